@@ -1,5 +1,5 @@
-//! Gives the library its name for programs, with the number of its interface. Keeps the C functions of
-//! dependencies out of that interface.
+//! Sets the shared library's soname, which has the version of its interface. Keeps the C functions of
+//! dependencies out of the interface.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -138,7 +138,7 @@ def test_a_file_whose_opening_was_cancelled_is_closed_beside_the_loop(fake, mode
         fake.resume()
 
     run(fake.address, work)
-    assert not fake.handles
+    waits.eventually("no open handle", lambda: not fake.handles)
 
 
 def test_a_session_whose_connecting_was_cancelled_is_ended(fake):

@@ -1,5 +1,5 @@
-//! Remembers a gateway that has been unreachable for long. Then each further operation fails at
-//! once, and doesn't wait as long as the one before.
+//! Remembers that a gateway has been unreachable for long. Then further operations fail at once, and
+//! don't all wait for their time limit.
 
 use std::time::Duration;
 use strait_store::Error;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// Pause between attempts to reach a gateway that has been away for long.
 const TRY_EVERY: Duration = Duration::from_secs(5);
 
-/// The time since which a gateway is away, if it is.
+/// The time since which a gateway has been away; None while it isn't.
 #[derive(Debug, Default)]
 pub(super) struct Away(Option<Since>);
 

@@ -30,19 +30,19 @@ const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 /// Most bytes of one reply. The largest is a page of a listing with the longest paths (1,000
 /// entries of some 8 KiB).
 const MAX_REPLY_BYTES: usize = 16 << 20;
-/// Payload that calls in flight on one connection may carry, both ways together. Eight chunks keep
-/// a 10 Gbit/s link busy over a 25 ms round trip.
+/// Most payload bytes of all calls in flight on one connection, requests and replies together. Eight
+/// chunks keep a 10 Gbit/s link busy over a 25 ms round trip.
 const IN_FLIGHT_BYTES: usize = 32 << 20;
-/// Least bytes that a call counts for, which bounds the number in flight to 2,048.
+/// Each call counts for at least this many bytes, which bounds the number of calls in flight to 2,048.
 const CALL_BYTES: usize = 16 << 10;
-/// The unit of the two counts above.
+/// Bytes that one permit of the connection's semaphore stands for.
 const PERMIT_BYTES: usize = 1 << 10;
-/// For the frame's length and small replies; larger ones bypass it.
+/// Receive buffer for frame lengths and small replies. Larger replies bypass it.
 const READ_BUFFER_BYTES: usize = 16 << 10;
-/// Time to read a gateway's last reply after sending failed: it has arrived already, or never
-/// comes.
+/// Time to receive the gateway's reason after sending to it failed. The reason has arrived already, or
+/// never comes.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Encoded calls gathered for one write.
+/// Most encoded calls that are gathered for one write.
 const GATHERED_CALLS: usize = 16;
 
 /// The connection broke: a call on it may or may not have been executed.
@@ -64,7 +64,7 @@ enum Cause {
 }
 
 impl Broken {
-    /// For calls that weren't sent, since there was no connection.
+    /// The error for a call that wasn't sent, since there was no connection.
     pub(super) fn before_sending() -> Self {
         Self::because("it had ended before the call was sent")
     }
@@ -72,7 +72,7 @@ impl Broken {
     /// The gateway sent nothing for `patience`.
     fn silence(patience: Duration) -> Self {
         let seconds = patience.as_secs_f64();
-        let why = format!("the gateway hasn't answered within {seconds} s; --timeout allows more");
+        let why = format!("the gateway hasn't answered within {seconds} s; a longer --timeout waits longer");
         Self { why, cause: Cause::Silence }
     }
 
@@ -87,7 +87,7 @@ impl Broken {
         }
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::because("the gateway closed the connection"),
-            // The kernel uses the same kind for a host that has gone.
+            // The kernel reports the same kind if the host no longer responds.
             io::ErrorKind::TimedOut => Self::silence(patience),
             _ => Self::because(format!("receiving from the gateway: {error}")),
         }
@@ -152,7 +152,7 @@ struct Shared {
 
 impl Shared {
     fn waiters(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
-        // Every critical section leaves the queue whole.
+        // A poisoned lock is harmless: every critical section leaves the queue consistent.
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,8 +182,8 @@ impl Shared {
         self.why()
     }
 
-    /// The time since which the next reply is due, if the one before it was complete at `latest`.
-    /// None while none is due.
+    /// The start of the next reply's time limit. The previous reply was complete at `latest`. None if
+    /// no reply is due.
     fn due_since(&self, latest: Instant) -> Option<Instant> {
         let waiters = self.waiters();
         waiters.front().filter(|waiter| waiter.due == Due::Soon).map(|waiter| waiter.since.max(latest))
@@ -329,7 +329,8 @@ async fn send(
         };
         let sent = tokio::select! {
             sent = sent => sent,
-            // A gateway that accepts no more bytes would delay the rest of the queue.
+            // If the gateway accepts no more bytes, the write would block the queued calls even after
+            // the connection has ended.
             _ = shared.ended() => return,
         };
         if let Err(error) = sent {
@@ -340,7 +341,7 @@ async fn send(
     }
 }
 
-/// Hands each reply to the first waiter.
+/// Receives replies, and passes each to the call that has waited longest.
 async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: Duration) {
     let mut socket = BufReader::with_capacity(READ_BUFFER_BYTES, socket);
     let mut latest = Instant::now();
@@ -348,7 +349,7 @@ async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: 
         match next_frame(&mut socket, &shared, latest, patience).await {
             Err(error) => break error,
             Ok(message) => match shared.waiters().pop_front() {
-                // Sending fails if the caller has left, which doesn't matter.
+                // Sending fails if the caller no longer waits, which doesn't matter.
                 Some(waiter) => drop(waiter.reply.send(message)),
                 None => break io::Error::other("a reply without a request"),
             },
@@ -358,7 +359,8 @@ async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: 
     shared.fail(Broken::receiving(&error, patience));
 }
 
-/// The next reply. It must be whole within `patience` from when it is due.
+/// Receives the next reply. If it isn't complete within `patience` of the start of its time limit,
+/// fails with `TimedOut`.
 async fn next_frame(
     socket: &mut BufReader<impl AsyncRead + Unpin>,
     shared: &Shared,
@@ -432,11 +434,11 @@ impl Buf for Segments {
 fn stranger(first: u32) -> io::Error {
     let first = first.to_be_bytes();
     io::Error::other(match &first {
-        b"HTTP" => "the server there speaks HTTP, and is no Strait gateway".to_owned(),
+        b"HTTP" => "the server at this address speaks HTTP, and isn't a Strait gateway".to_owned(),
         // A TLS record: an alert, or a handshake.
-        [0x15 | 0x16, 3, ..] => "the server there speaks TLS only (strait --tls)".to_owned(),
+        [0x15 | 0x16, 3, ..] => "the server at this address accepts only TLS; use strait --tls".to_owned(),
         _ => format!(
-            "the answer is no Thrift message ({}…): no Strait gateway listens there",
+            "the answer isn't a Thrift message ({}…): the server at this address isn't a Strait gateway",
             first.escape_ascii()
         ),
     })

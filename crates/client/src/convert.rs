@@ -3,13 +3,13 @@
 use strait_store::{BlockLocation, Capabilities, Error, ErrorKind, FileStatus, FileType, Result, fail};
 use strait_wire::{ApplicationError, ApplicationErrorKind, DecodeError, DfsError, FileInfo, StoreInfo};
 
-/// A gateway's error, for an operation on one of our paths.
+/// Converts an error that a gateway sent. The caller's operation and path are used if it has none.
 pub(super) fn error(told: DfsError, operation: &'static str, path: &str) -> Error {
     let by_code = told.code.and_then(ErrorKind::from_thrift);
     let by_name = || told.kind.as_deref().and_then(ErrorKind::from_name);
     let kind = by_code.or_else(by_name).unwrap_or(ErrorKind::Internal);
     let message = told.message.unwrap_or_default();
-    // The gateway names the operation too, and once is enough.
+    // The gateway names the operation, too: don't show it twice.
     let message = match message.strip_prefix(operation).and_then(|rest| rest.strip_prefix(": ")) {
         Some(rest) => rest.to_owned(),
         None => message,
@@ -54,7 +54,7 @@ pub(super) fn unsigned(value: Option<i64>, name: &'static str) -> Result<u64> {
 
 /// A size or offset for a request.
 pub(super) fn signed(value: u64) -> Result<i64> {
-    i64::try_from(value).or_else(|_| fail(ErrorKind::InvalidArgument, "the offset is above 2^63 - 1"))
+    i64::try_from(value).or_else(|_| fail(ErrorKind::InvalidArgument, "an offset or size is above 2^63 - 1"))
 }
 
 pub(super) fn permission_out(permission: Option<u32>) -> Result<Option<i32>> {
@@ -64,7 +64,7 @@ pub(super) fn permission_out(permission: Option<u32>) -> Result<Option<i32>> {
 
 pub(super) fn replication_out(replication: Option<u16>) -> Result<Option<i16>> {
     let out = replication.map(i16::try_from).transpose();
-    out.or_else(|_| fail(ErrorKind::InvalidArgument, "the replication is above 32,767"))
+    out.or_else(|_| fail(ErrorKind::InvalidArgument, "a number of replicas must be at most 32,767"))
 }
 
 pub(super) fn status(info: FileInfo) -> Result<FileStatus> {
@@ -119,7 +119,7 @@ pub(super) fn capabilities(info: &StoreInfo) -> Capabilities {
         status: has("status"),
         visible_while_written: has("visible_while_written"),
         exclusive_writer: has("exclusive_writer"),
-        // The store acts as the session's user for every caller.
+        // The store performs every caller's operations as the session's user.
         per_user: false,
         recovery_ms: info.recovery_ms.unwrap_or(0).max(0) as u32,
     }

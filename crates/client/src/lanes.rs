@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 /// Most connections of one session, as in our other clients. Further concurrent calls share them.
 const MAX_LANES: usize = 8;
-/// After the gateway refused a further connection (it may have its maximum), the session asks for
-/// none for this long.
+/// After the gateway refused a further connection, the session opens none for this long: the gateway
+/// may have its maximum of connections.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 /// A session's connections.
@@ -29,21 +29,22 @@ pub(super) struct Lanes {
 /// The way in which a call shares its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It runs beside others: a read at an offset.
+    /// The gateway runs it concurrently with other calls: a read at an offset.
     Beside,
-    /// It waits for those before it.
+    /// The gateway runs it after the earlier calls on the connection.
     InOrder,
 }
 
 /// A connection for a call.
 pub(super) struct Lane {
     pub(super) attached: Attached,
-    /// Others use it, and a further one may be opened. The caller then reports the outcome to
-    /// [`Lanes::opened`], and calls [`Lanes::opening_done`] in any case.
+    /// Other calls use this connection, so the caller should open a further one. It reports the outcome
+    /// to [`Lanes::opened`], and calls [`Lanes::opening_done`] in any case.
     pub(super) open_another: bool,
 }
 
-/// Number of its clones: the table's, and one for each call and writer that uses it now.
+/// Number of references to the connection: one of [`Lanes`], and one of each call and writer that uses
+/// it now.
 fn users(lane: &Attached) -> usize {
     Arc::strong_count(&lane.connection)
 }
@@ -62,7 +63,7 @@ impl Lanes {
         Some(Lane { attached, open_another })
     }
 
-    /// The first connection, or the first again after all were lost.
+    /// Records the first connection, or the new first one after all were lost.
     pub(super) fn start(&mut self, first: Attached) {
         self.open = vec![first];
         self.not_before = None;
@@ -72,14 +73,14 @@ impl Lanes {
     pub(super) fn opened(&mut self, further: Option<Attached>) {
         match further {
             None => self.not_before = Some(Instant::now() + REFUSED_PAUSE),
-            // Its session may be gone if it was requested before all connections were lost. Then
-            // others can't use it.
+            // If all connections were lost while this one was being opened, its session may be gone.
+            // Then further calls must not use it.
             Some(lane) if self.open.iter().any(|other| other.is_beside(&lane)) => self.open.push(lane),
             Some(_) => {}
         }
     }
 
-    /// Records that an attempt to open one has ended.
+    /// Records that an attempt to open a further connection has ended.
     pub(super) fn opening_done(&mut self) {
         self.opening = self.opening.saturating_sub(1);
     }

@@ -7,10 +7,10 @@
 //!   Connection ── calls pipelined on one TCP connection
 //! ```
 //!
-//! The store acts as the session's user for every caller. After a broken connection it resumes the session by
-//! its token. Then it repeats reads, and also mutations: a repeated mutation keeps its request id, by which
-//! the gateway recognises one that it has executed. If the store can't find out an outcome, it returns
-//! `OutcomeUnknown`.
+//! The store performs every caller's operations as the session's user. After a broken connection it resumes
+//! the session by its token. Then it repeats reads, and also mutations: a repeated mutation keeps its request
+//! id, by which the gateway recognises a mutation that it has executed. If the store can't find out the
+//! outcome of a mutation, it returns `OutcomeUnknown`.
 
 mod attached;
 mod away;
@@ -61,7 +61,7 @@ pub struct Options {
     pub token: Option<Secret>,
     /// Gets each new token from a gateway, to keep it for later.
     pub on_token: Option<TokenSink>,
-    /// Use TLS. Without it, logins work only on this host.
+    /// Use TLS. Without it, logins work only with a gateway on this host.
     pub tls: Option<TlsOptions>,
     /// Time limit for reaching the gateway, for a login, and for each due reply; none:
     /// [`DEFAULT_TIMEOUT`].
@@ -110,7 +110,7 @@ impl StraitStore {
     /// Only this session can prolong it: pass the earlier token as `lent`.
     ///
     /// # Errors
-    /// InvalidArgument without a login; Unsupported by an older gateway.
+    /// InvalidArgument: this session has no login. Unsupported: the gateway is too old.
     pub async fn lend(&self, lifetime: Duration, lent: Option<&Secret>) -> Result<Token> {
         self.session.lend(lifetime, lent).await
     }
@@ -382,7 +382,8 @@ impl Listing {
         Ok(entries)
     }
 
-    /// If the session was made anew, the gateway doesn't know the cursor. That isn't the caller's mistake.
+    /// If a new session has replaced the old one, the gateway doesn't know the cursor. That isn't the
+    /// caller's mistake, so the error becomes Unavailable.
     fn ended(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::InvalidArgument || self.session.incarnation() == self.incarnation {
             return error;

@@ -35,24 +35,24 @@ pub(super) struct Reader {
     length: u64,
     identity: Option<Bytes>,
     ahead: Arc<tokio::sync::Mutex<Ahead>>,
-    /// The caller reads ahead itself.
+    /// Whether the caller reads ahead itself, so that this reader doesn't.
     reads_as_asked: AtomicBool,
     memory: Arc<Share>,
 }
 
 /// A sequential reader's position, and the pieces present or requested for it.
 struct Ahead {
-    /// End of the last small read. Its first value is no valid offset, so that a single small read anywhere
-    /// fetches only its own bytes.
+    /// End of the latest small read. The initial value isn't a valid offset, so that a single small read
+    /// anywhere fetches only its own bytes.
     position: u64,
     /// Contiguous pieces, in order; the first contains `position` or begins there.
     pieces: VecDeque<Piece>,
     last_read: Instant,
 }
 
-/// Drops the bytes read ahead, if the last read was at least `idle` ago.
+/// Drops the bytes read ahead, if the latest read was at least `idle` ago.
 fn give_up(ahead: &tokio::sync::Mutex<Ahead>, idle: Duration) {
-    // If another holds the lock, it is reading.
+    // If the lock is held, a read is in progress.
     if let Ok(mut ahead) = ahead.try_lock()
         && ahead.last_read.elapsed() >= idle
     {
@@ -147,14 +147,14 @@ impl Reader {
             self.session.ask::<methods::ReadRange>(self.subject(), length, || request.clone().into()).await?;
         let data = reply.data.unwrap_or_default();
         if data.len() > length {
-            return Err(Error::new(ErrorKind::Internal, "the gateway sent more than was asked for")
+            return Err(Error::new(ErrorKind::Internal, "the gateway sent more bytes than requested")
                 .at("read", &self.path));
         }
         Ok(data)
     }
 
-    /// A new handle in place of `lost`. A file that got shorter, or has another identity, isn't the
-    /// original one.
+    /// Opens the file again, and replaces the handle `lost`. Fails if the file is now shorter, or has
+    /// another identity: then it isn't the file that the caller opened.
     async fn reopened(&self, lost: i64) -> Result<()> {
         let _reopening = self.reopening.lock().await;
         let now = self.handle.load(Ordering::Relaxed);
@@ -176,7 +176,8 @@ impl Reader {
         Ok(())
     }
 
-    /// A small read. If it continues the last one, it is served from the pieces, and reads ahead.
+    /// A small read. If it continues the previous small read, it gets its bytes from the pieces, and
+    /// requests further pieces.
     async fn read_small(&self, offset: u64, length: usize) -> Result<Bytes> {
         let Ok(mut ahead) = self.ahead.try_lock() else {
             return self.read_whole(offset, length).await; // many readers: not a sequence
@@ -238,7 +239,7 @@ impl Reader {
         }
     }
 
-    /// A piece's bytes. None if its request failed: a direct read then gets them, or the reason.
+    /// A piece's bytes. None if its request failed: then a direct read gets the bytes, or the error.
     async fn arrived(&self, piece: &mut Piece) -> Option<Bytes> {
         if let Content::Here(content) = &piece.content {
             return Some(content.clone());
@@ -262,9 +263,11 @@ async fn open(session: &Arc<Session>, path: &StorePath) -> Result<OpenFileReply>
 impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
-            return Err(
-                Error::new(ErrorKind::InvalidArgument, "a read takes 4 MiB at most").at("read", &self.path)
-            );
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "one read may ask for at most 4 MiB; read in pieces",
+            )
+            .at("read", &self.path));
         }
         // No file extends beyond 2^63 - 1, and Thrift can't express such offsets.
         let beyond =

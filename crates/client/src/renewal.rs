@@ -9,13 +9,13 @@ use tokio::time::Instant;
 pub(super) struct Renewal {
     /// Expiry of the latest token, in milliseconds since 1970-01-01 UTC.
     expires_ms: i64,
-    /// None before a token came, and after its end.
+    /// None before the first token, and after the latest token has expired.
     due: Option<Instant>,
 }
 
 impl Renewal {
     /// Records the latest token's expiry. Its renewal is due after half of its remaining time, even if it
-    /// expires no later than the token before: connections that were opened in the same millisecond get the
+    /// expires no later than the previous token: connections that were opened in the same millisecond get the
     /// same expiry. If the gateway no longer prolongs the login, each attempt halves the remaining time: 26
     /// attempts in 12 hours.
     pub(super) fn got(&mut self, expires_ms: i64) {
@@ -23,7 +23,8 @@ impl Renewal {
         self.due = self.half_of_rest();
     }
 
-    /// Whether a renewal is due now. In case it fails, the next one is due after half of the rest.
+    /// Whether a renewal is due now. If so, schedules the next one after half of the remaining time, in
+    /// case this one fails.
     pub(super) fn take_due(&mut self) -> bool {
         let is_due = self.due.is_some_and(|due| Instant::now() >= due);
         if is_due {
@@ -32,7 +33,8 @@ impl Renewal {
         is_due
     }
 
-    /// None for an expiry that has passed, or that no clock reaches.
+    /// The time at which half of the token's remaining time has passed. None if the token has expired, or
+    /// if the clock can't represent that time.
     fn half_of_rest(&self) -> Option<Instant> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let rest_ms = u64::try_from(i128::from(self.expires_ms) - now_ms as i128).ok()?;

@@ -63,7 +63,7 @@ const LONG_WORK: [&str; 4] = [
 ];
 
 /// Changes that do no harm if they are executed twice: `AppendFile` opens a file as it is, `CloseFile` ends a
-/// handle. If the gateway refuses one, the caller may repeat it, whatever became of earlier attempts.
+/// handle. If the gateway refuses one, the caller can repeat it, even if earlier attempts were executed.
 const HARMLESS_TWICE: [&str; 2] = [methods::AppendFile::NAME, methods::CloseFile::NAME];
 
 /// The attempted operation, for error messages.
@@ -139,7 +139,7 @@ impl Drop for Opening<'_> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Critical sections only move a value in or out.
+    // A poisoned lock is harmless: critical sections only move a value in or out.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -183,7 +183,7 @@ impl Session {
     /// The current attempt to connect, or a new one.
     fn attempt(self: &Arc<Self>) -> Result<Attempt> {
         let mut connecting = lock(&self.connecting);
-        // An attempt that was cut off is still stored, but has ended.
+        // An attempt whose task was cancelled is still stored, but has ended.
         if let Some(attempt) = connecting.as_ref().filter(|attempt| attempt.peek().is_none()) {
             return Ok(attempt.clone());
         }
@@ -232,7 +232,7 @@ impl Session {
         let further = timeout(FURTHER_PATIENCE, self.join(&lane.attached)).await;
         let further = further.unwrap_or_else(|_| Err(self.unreachable("no answer")));
         if let Err(error) = &further {
-            tracing::debug!(%error, "no further connection");
+            tracing::debug!(%error, "couldn't open a further connection; the call shares one");
         }
         let further = further.ok();
         lock(opening.0).opened(further.clone());
@@ -253,7 +253,7 @@ impl Session {
         let opened = self.log_in(&connection, Some(token), Proof::Token).await?;
         match opened.incarnation.unwrap_or(first.incarnation) {
             incarnation if incarnation == first.incarnation => {
-                // Not if the session was made anew meanwhile.
+                // Don't keep the token if a new session has replaced this one.
                 if incarnation == self.incarnation() {
                     self.keep_token(&opened);
                 }
@@ -271,7 +271,7 @@ impl Session {
         let (session, first) = (self.clone(), first.clone());
         tokio::spawn(async move {
             if let Err(error) = session.join(&first).await {
-                tracing::debug!(%error, "the token isn't renewed; the next attempt comes later");
+                tracing::debug!(%error, "couldn't renew the token; another attempt follows later");
             }
         });
     }
@@ -342,8 +342,8 @@ impl Session {
         }
     }
 
-    /// False for a caller with only a token: an anonymous session in its place would be another
-    /// user's.
+    /// Whether a login without the token may follow if the token is invalid. False for a caller with only
+    /// a token: the new session would be anonymous, so another user's.
     fn may_log_in_anew(&self) -> bool {
         self.options.user.is_some() || self.options.token.is_none()
     }
@@ -393,15 +393,15 @@ impl Session {
             _ => {
                 let seconds = patience.as_secs_f64();
                 let message = format!(
-                    "no answer within {seconds} s: the gateway hangs, or something else listens there"
+                    "no answer within {seconds} s: the gateway hangs, or another program listens there"
                 );
                 Err(Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path))
             }
         }
     }
 
-    /// A login of the same user and store for other programs, which expires after `lifetime` at the latest.
-    /// If `lent` is given, the gateway prolongs that one.
+    /// Makes a login of the same user and store for other programs, which expires after `lifetime` at the
+    /// latest. If `lent` is given, the gateway prolongs that login instead.
     pub(super) async fn lend(&self, lifetime: Duration, lent: Option<&Secret>) -> Result<Token> {
         let subject = Subject { operation: "lend the login at", path: &self.address };
         // A connection of its own: the gateway attaches it to the session that it opens.
@@ -426,7 +426,7 @@ impl Session {
                 Ok(Token { token, expires_ms: opened.expires_ms.unwrap_or(0), user: opened.user })
             }
             _ => {
-                let why = "this gateway is of an earlier version, and lends no logins";
+                let why = "this gateway is of an earlier version, and can't lend logins";
                 Err(Error::new(ErrorKind::Unsupported, why).at(subject.operation, subject.path))
             }
         }
@@ -439,7 +439,7 @@ impl Session {
         self.ask::<methods::CloseSession>(subject, 0, || request.clone().into()).await.map(drop)
     }
 
-    /// Further connections use this token.
+    /// Makes further connections use this token.
     pub(super) fn replace_token(&self, token: Secret) {
         *lock(&self.token) = Some(token);
     }
@@ -459,13 +459,13 @@ impl Session {
         self.address.rsplit_once(':').map_or(&self.address, |(host, _)| host)
     }
 
-    /// The host's name can't be resolved.
+    /// The error for a host name that can't be resolved.
     fn not_found(&self, error: std::io::Error) -> Error {
         let why = format!("the host name {} can't be resolved; check its spelling ({error})", self.host());
         self.unreachable(&why).caused_by(error)
     }
 
-    /// The connection couldn't be made.
+    /// The error for a connection that couldn't be made.
     fn not_connected(&self, error: std::io::Error) -> Error {
         let why = match error.kind() {
             std::io::ErrorKind::ConnectionRefused => {
@@ -512,7 +512,7 @@ impl Session {
         called.await.map_err(|(error, unanswered)| if unanswered { unknown(error, subject) } else { error })
     }
 
-    /// As [`Self::repeat`], until the deadline of the call that this one serves, if it has one.
+    /// As [`Self::repeat`], but fails at the deadline of the call that this one serves, if that has one.
     async fn call<M>(
         self: &Arc<Self>,
         subject: Subject<'_>,
@@ -669,8 +669,9 @@ impl Session {
     }
 }
 
-/// The time left to the call that this one serves, if that has a deadline. The session's own time limit is
-/// none: it counts from the reply before, which the gateway can't know.
+/// The time left until the deadline of the call that this one serves, if that has a deadline. The session's
+/// own time limit isn't sent as a deadline: it starts with the previous reply, at a time that the gateway
+/// can't know.
 pub(super) fn time_left_ms() -> Option<i32> {
     let left = Work::deadline()?.saturating_duration_since(std::time::Instant::now());
     i32::try_from(left.as_micros().div_ceil(1_000)).ok()
@@ -689,7 +690,7 @@ pub(super) struct Retries {
 }
 
 impl Retries {
-    /// The pause before the next attempt; none if there have been enough.
+    /// The pause before the next attempt; none if there is no further attempt.
     pub(super) fn next(&mut self, session: &Session) -> Option<Duration> {
         let failed_at = *self.failed_at.get_or_insert_with(Instant::now);
         let delay = jittered(*RETRY_DELAYS.get(self.made)?);
@@ -704,14 +705,14 @@ impl Retries {
 /// the same time.
 fn jittered(longest: Duration) -> Duration {
     let mut random = [0];
-    // Without random bytes, the shortest pause.
+    // Without random bytes, the pause is the shortest one.
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     longest / 2 + longest / 2 * u32::from(random[0]) / u32::from(u8::MAX)
 }
 
 /// The error for a mutation with an unknown outcome.
 pub(super) fn unknown(cause: Error, subject: Subject<'_>) -> Error {
-    let message = format!("whether it happened can't be known: {}", cause.message());
+    let message = format!("the operation may have been executed, or not: {}", cause.message());
     Error::new(ErrorKind::OutcomeUnknown, message).caused_by(cause).at(subject.operation, subject.path)
 }
 

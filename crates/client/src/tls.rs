@@ -14,14 +14,14 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 /// `openssl x509 -req` makes such certificates if no extensions are given.
-const VERSION_1: &str = "it is an X.509 certificate of version 1; give it version 3, by any extension (openssl: \
-                         -extfile with basicConstraints=CA:FALSE)";
+const VERSION_1: &str = "it is an X.509 certificate of version 1; make one of version 3, with any extension \
+                         (openssl: -extfile with basicConstraints=CA:FALSE)";
 
 /// Trusted authorities, and our own identity; all files PEM.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// Certificate authorities, one of which must have issued a gateway's certificate; none: those
-    /// that this system trusts.
+    /// File of certificate authorities, one of which must have issued the gateway's certificate; none: the
+    /// authorities that this system trusts.
     pub ca: Option<PathBuf>,
     /// Our own certificate (with its chain) and its key, for gateways that require one.
     pub identity: Option<(PathBuf, PathBuf)>,
@@ -77,7 +77,7 @@ impl Tls {
 /// Keeps passwords and tokens on this host unless they are encrypted.
 ///
 /// # Errors
-/// Unauthenticated, before anything is sent.
+/// Unauthenticated: the login would leave this host without TLS. Nothing has been sent.
 pub(super) fn check_secrecy(options: &Options, peer: Option<IpAddr>) -> Result<()> {
     let local = peer.is_some_and(|peer| peer.is_loopback());
     if local || options.tls.is_some() || options.user.is_none() && options.token.is_none() {
@@ -98,20 +98,20 @@ pub(super) fn refused(error: std::io::Error) -> Error {
         Some(rustls::Error::InvalidCertificate(wrong)) => {
             (ErrorKind::Unauthenticated, about_certificate(wrong))
         }
-        // The latter comes from a gateway without TLS, which recognises a TLS client by its first
-        // bytes.
+        // A gateway without TLS recognises a TLS client by its first bytes, and sends HandshakeFailure.
         Some(
             rustls::Error::InvalidMessage(_)
             | rustls::Error::AlertReceived(AlertDescription::HandshakeFailure),
         ) => (
             ErrorKind::Unavailable,
-            "the gateway serves clear text on this port; leave TLS out (strait --tls), or have its operator \
-             serve TLS (--tls-cert)"
+            "the gateway serves clear text on this port; connect without TLS (no --tls), or have its \
+             operator serve TLS (--tls-cert)"
                 .to_owned(),
         ),
         None if error.kind() == std::io::ErrorKind::UnexpectedEof => (
             ErrorKind::Unavailable,
-            "the gateway closed the connection at once; it may serve no TLS (--tls-cert), or have no free connection"
+            "the gateway closed the connection at once; it may lack TLS (--tls-cert), or have no free \
+             connection"
                 .to_owned(),
         ),
         _ => (ErrorKind::Unavailable, error.to_string()),
@@ -145,8 +145,8 @@ fn about_our_certificate(alert: AlertDescription) -> Option<&'static str> {
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::DecryptError
         | AlertDescription::AccessDenied => Some(
-            "the gateway doesn't take our client certificate; it needs one of an authority that the \
-             gateway's operator names (--client-cert FILE --client-key FILE)",
+            "the gateway doesn't accept our client certificate; use one from an authority that the \
+             gateway trusts (--client-cert FILE --client-key FILE)",
         ),
         _ => None,
     }
@@ -162,7 +162,7 @@ fn about_certificate(wrong: &CertificateError) -> String {
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(
-                "the gateway's certificate isn't for this host name; it needs a subjectAltName of it ({wrong})"
+                "the gateway's certificate doesn't have this host name among its subjectAltNames ({wrong})"
             )
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -206,8 +206,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-/// The reason in our words: the parser says "I/O error" of every file that can't be read, and doesn't say
-/// which PEM item a file lacks.
+/// The reason in our words: the parser's own text is only "I/O error" for every file that can't be read, and
+/// doesn't say which PEM item a file lacks.
 fn described(error: pem::Error) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),

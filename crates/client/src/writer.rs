@@ -108,7 +108,8 @@ impl Writer {
         self.lane.clone()
     }
 
-    /// Waits until the oldest append is acknowledged. After a broken connection it sends all again.
+    /// Waits until the oldest append is acknowledged. After a broken connection it sends all
+    /// unacknowledged appends again.
     async fn settle_oldest(&mut self) -> Result<()> {
         let path = self.path.clone();
         let subject = Subject { operation: "append to", path: path.as_str() };
@@ -181,8 +182,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends this writer, unless a later attempt may succeed. If the session has ended, or was made anew
-    /// without the handle, the fate of unflushed bytes is unknown.
+    /// Ends this writer, unless a later attempt may succeed. If the session has ended, or a new one without
+    /// the handle has replaced it, it is unknown whether the gateway wrote the unflushed bytes.
     fn fail(&mut self, error: Error, subject: Subject<'_>) -> Error {
         let lost = match error.kind() {
             ErrorKind::Unauthenticated => true,
@@ -229,7 +230,7 @@ fn restarted(cause: Error) -> Error {
 }
 
 impl Append {
-    /// Queues it. If that fails, it has to be sent again.
+    /// Queues the append for sending. If that fails, it has to be sent again.
     async fn send(&mut self, connection: &super::connection::Connection, handle: i64) {
         let request = AppendDataRequest {
             request_id: self.mutation.id(),
@@ -250,7 +251,7 @@ impl FileWriter for Writer {
     async fn append(&mut self, mut data: Bytes) -> Result<()> {
         self.check_usable()?;
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append to", &self.path));
         }
         let most = match self.lane().await {

@@ -1,7 +1,7 @@
 //! The frames between a dispatcher and a host's helper, over a pipe.
 //!
 //! ```text
-//!   length: u32 │ kind: u8 │ job: u32 │ payload        (big endian; the length counts what follows it)
+//!   length: u32 │ kind: u8 │ job: u32 │ payload        (big endian; the length counts kind, job and payload)
 //! ```
 //!
 //! ```text
@@ -19,33 +19,33 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Longest frame, without its length field. A command line on Linux may take 2 MiB.
+/// Longest frame, without its length field. On Linux, a command line can have 2 MiB.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
-/// Most bytes of output, or of a file, that one frame should carry.
+/// Largest number of bytes of output, or of a file, that one frame should carry.
 pub const OUTPUT_BYTES: usize = 64 << 10;
 const LENGTH_BYTES: usize = 4;
-/// Kind and job.
+/// Bytes of a frame's kind and job.
 const FIXED_BYTES: usize = 5;
 
-/// A helper's first message.
+/// The first message of a helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The helper's version, which has to be the dispatcher's.
+    /// The helper's version, which must be the dispatcher's.
     pub version: String,
-    /// Processors of its host.
+    /// Number of its host's processors.
     pub processors: usize,
 }
 
-/// A helper's needs before its first job.
+/// What a helper must know before its first job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     /// The files that follow as [`Frame::Data`], in this order.
     pub files: Vec<Shipped>,
-    /// Commands get the logins, too.
+    /// Commands may use the logins, too.
     pub lend_to_commands: bool,
 }
 
-/// A file for the commands of a host.
+/// A file that is sent to a host for its commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shipped {
     /// Its name in a command's working directory.
@@ -54,14 +54,14 @@ pub struct Shipped {
     pub bytes: u64,
     /// Its SHA-256, in hexadecimal.
     pub sha256: String,
-    /// Commands may execute it.
+    /// The file may be executed.
     pub is_executable: bool,
 }
 
 /// A helper's answer to a setup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// Why it can't run commands.
+    /// The reason why the helper can't run commands, if it can't.
     pub failure: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct Ready {
 pub struct Lent {
     /// The store's URI, without a path.
     pub store: String,
-    /// Proves it; its form is the store's own.
+    /// Proves the login. Its form depends on the store.
     pub secret: String,
 }
 
@@ -85,15 +85,15 @@ impl fmt::Debug for Lent {
 pub struct Job {
     /// The input's URI.
     pub uri: String,
-    /// The part of it that is the input; none: all.
+    /// The part of the file that is the input; `None` means the whole file.
     pub slice: Option<Slice>,
     /// The input's place in the order of all inputs, from 1.
     pub number: usize,
-    /// Which attempt at this input it is, from 1.
+    /// The number of this attempt at the input, from 1.
     pub attempt: u32,
     /// The program and its arguments. `{}` in an argument stands for the path of the input's copy.
     pub command: Vec<String>,
-    /// Time limit for the command, in milliseconds; 0: none.
+    /// Time limit for the command, in milliseconds; 0 means none.
     pub timeout_ms: u64,
 }
 
@@ -102,14 +102,14 @@ pub struct Job {
 pub struct Exit {
     /// The command's exit code; 0 if a signal ended it.
     pub code: i32,
-    /// The signal that ended it; 0 for none.
+    /// The signal that ended the command; 0 means none.
     pub signal: i32,
     /// The reason why the command couldn't run to its end: an error of the store or the host, or the time
     /// limit.
     pub failure: Option<String>,
-    /// Another host may succeed.
+    /// An attempt on another host may succeed.
     pub retry_elsewhere: bool,
-    /// Bytes of the input that the command was given.
+    /// Bytes of the input that the command received.
     pub input_bytes: u64,
 }
 
@@ -120,41 +120,41 @@ impl Exit {
     }
 }
 
-/// A message.
+/// A message between a dispatcher and a helper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// The helper is ready.
+    /// The helper has started.
     Hello(Hello),
     /// Prepare for jobs.
     Setup(Setup),
-    /// Some bytes of the setup's file with this number.
+    /// Bytes of the setup's file with this number.
     Data(u32, Bytes),
-    /// The helper takes jobs, or can't.
+    /// The helper can run jobs, or the reason why it can't.
     Ready(Ready),
     /// Logins for the following jobs. They replace earlier ones of the same stores.
     Logins(Vec<Lent>),
-    /// Run this.
+    /// Run this job.
     Job(u32, Job),
-    /// End this job; its exit follows.
+    /// End this job. Its exit follows.
     Cancel(u32),
-    /// Some standard output of a job.
+    /// Bytes of a job's standard output.
     Output(u32, Bytes),
-    /// Some standard error of a job.
+    /// Bytes of a job's standard error.
     Error(u32, Bytes),
-    /// A job has ended; none of its frames follows.
+    /// A job has ended. No further frame of it follows.
     Exit(u32, Exit),
 }
 
-/// Received bytes that are no frame.
+/// The received bytes aren't a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// An impossible length. Text that a shell's start-up file prints is taken for one.
+    /// The length is impossible. The bytes may be text that a shell's start-up file prints.
     #[error("a message with the impossible length {0}")]
     Length(u32),
     /// An unknown kind of frame.
     #[error("a message of unknown kind {0}")]
     Kind(u8),
-    /// The payload of a frame can't be read.
+    /// The payload of a frame can't be parsed.
     #[error("a broken message: {0}")]
     Payload(String),
 }
@@ -192,23 +192,23 @@ fn parsed<T: for<'a> Deserialize<'a>>(payload: &[u8]) -> Result<T, FrameError> {
     serde_json::from_slice(payload).map_err(|error| FrameError::Payload(error.to_string()))
 }
 
-/// Finds frames in received bytes.
+/// Splits received bytes into frames.
 #[derive(Debug, Default)]
 pub struct Frames {
     received: BytesMut,
 }
 
 impl Frames {
-    /// The buffer to which the caller appends received bytes. It holds one frame and the bytes that came with
-    /// it.
+    /// The buffer to which the caller appends received bytes. It holds one frame, and any bytes that arrived
+    /// with it.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.received
     }
 
-    /// The next whole frame; none if more bytes have to come.
+    /// The next complete frame; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The bytes are no frames. Later bytes can't be read either.
+    /// The bytes aren't a frame. Later bytes can't be parsed either.
     pub fn take(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(length) = self.received.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length);

@@ -4,27 +4,27 @@ use crate::split::Slice;
 use std::collections::HashSet;
 use std::fmt;
 
-/// The first line.
+/// The first line of the log.
 pub const HEADER: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand";
 
-/// A line.
+/// A line of the log, about one job that ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry<'a> {
     /// The input's place in the order of inputs, from 1.
     pub sequence: usize,
-    /// The host that ran it.
+    /// The host that ran the command.
     pub host: &'a str,
-    /// Seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub start: f64,
-    /// Seconds.
+    /// Run time, in seconds.
     pub runtime: f64,
-    /// Bytes given to the command.
+    /// Bytes of input that the command received.
     pub sent: u64,
-    /// Bytes of its standard output.
+    /// Bytes that the command wrote to its standard output.
     pub received: u64,
     /// Its exit code.
     pub exit: i32,
-    /// The signal that ended it, or 0.
+    /// The signal that ended it; 0 means none.
     pub signal: i32,
     /// The command and its input, as [`title`] writes them.
     pub command: &'a str,
@@ -61,8 +61,7 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The titles of the jobs that succeeded, by this log. Ignores lines that can't be parsed, such as an
-/// incomplete last line.
+/// The titles of the jobs that succeeded, according to this log. Lines that can't be parsed are ignored.
 pub fn finished(log: &str) -> HashSet<&str> {
     // A last line without a newline may be incomplete.
     let whole = log.rfind('\n').map_or("", |end| &log[..end]);

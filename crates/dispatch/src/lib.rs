@@ -1,5 +1,5 @@
-//! Code to data: which host runs a command on which input, and the messages to and from the hosts. Pure: it
-//! starts no process, opens no connection and reads no clock.
+//! Runs code where the data is: decides which host runs a command on which input, and defines the messages to
+//! and from the hosts. Pure: it starts no process, opens no connection and reads no clock.
 //!
 //! ```text
 //!   files ─ split ─→ inputs (bytes, hosts) ─ plan ─→ Work (a Schedule, and rules for failures)
@@ -8,8 +8,8 @@
 //!                                                 frames ←──→ helpers
 //! ```
 //!
-//! A *host* is a machine that runs commands, a *slot* a place for one command there. An input is
-//! *local* to the hosts that hold its bytes.
+//! A *host* is a machine that runs commands. A *slot* is room for one command on a host. An input is *local*
+//! to the hosts that hold its bytes.
 //!
 //! This room must never: use processes, sockets, files or clocks, which are the caller's; allocate memory for
 //! a peer's message before checking its length.

@@ -1,18 +1,18 @@
-//! The first distribution of inputs over hosts.
+//! The first distribution of inputs to hosts.
 //!
 //! Gives each input to a host that holds it, and keeps the load of the most loaded host low. First it assigns
-//! the inputs, the largest first, each to the least loaded of its hosts. Then it moves inputs along chains of
-//! hosts away from the most loaded one, until no move lowers its load.
+//! the inputs in the order of their sizes, the largest first, each to the least loaded of its hosts. Then it
+//! moves inputs along chains of hosts away from the most loaded host, until no move lowers that host's load.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Work for one command.
+/// The input of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
-    /// Its size. An empty input counts as one byte, so that empty ones are spread, too.
+    /// Its size. An empty input counts as one byte, so that empty inputs are spread, too.
     pub bytes: u64,
-    /// The numbers of the hosts that hold it, best first. If empty, every host is as good.
+    /// The numbers of the hosts that hold it, best first. If empty, all hosts are equally good.
     pub hosts: Vec<usize>,
 }
 
@@ -29,7 +29,7 @@ pub struct Plan {
     pub queues: Vec<Vec<usize>>,
 }
 
-/// Most moves per input in one plan. It bounds the time of planning.
+/// Largest number of moves per input in one plan. It bounds the time of planning.
 const MOVES_AN_INPUT: usize = 4;
 
 /// Distributes `inputs` over `hosts` hosts of equal speed. An input that no host holds goes to the least
@@ -47,7 +47,7 @@ pub fn plan(inputs: &[Input], hosts: usize) -> Plan {
 
 struct Planner<'a> {
     inputs: &'a [Input],
-    /// Each host's bytes.
+    /// Each host's load: the bytes of its inputs.
     load: Vec<u64>,
     /// Each host's inputs.
     held: Vec<Vec<usize>>,
@@ -96,16 +96,17 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Moves an input away from `full`: either to a host whose load stays below that of `full`, or along a
-    /// chain in which each host takes one input and passes on another. Returns whether it could.
+    /// Moves an input away from `full`: either to a host whose load then stays below `full`'s, or along a
+    /// chain in which each host takes one input and gives another to the next host. Returns whether there was
+    /// such a move.
     fn relieve(&mut self, full: usize) -> bool {
         let top = self.load[full];
-        // How each host was reached: from which host, and by which input.
+        // How each host was reached: from which host, and with which input.
         let mut reached: Vec<Option<(usize, usize)>> = vec![None; self.load.len()];
         let mut queue = VecDeque::from([full]);
         while let Some(host) = queue.pop_front() {
-            // With the input that it takes, and without the one that it passes on, each host must stay below
-            // `top`.
+            // With the input that it takes, and without the input that it gives away, each host must stay
+            // below `top`.
             let taken = reached[host].map_or(0, |(_, input)| self.inputs[input].cost());
             for &input in &self.held[host] {
                 let cost = self.inputs[input].cost();
@@ -128,7 +129,7 @@ impl<'a> Planner<'a> {
         false
     }
 
-    /// Moves the inputs of the chain from `full` to `end`.
+    /// Moves the inputs along the chain from `full` to `end`.
     fn shift(&mut self, end: usize, full: usize, reached: &[Option<(usize, usize)>]) {
         let mut to = end;
         while to != full
@@ -151,8 +152,8 @@ mod tests {
         plan.queues.iter().map(|queue| queue.iter().map(|input| inputs[*input].cost()).sum()).collect()
     }
 
-    /// The highest load of the best division where inputs may be cut, approached from above: again and
-    /// again, each input is divided such that its hosts become as even as it can make them.
+    /// The highest load of the best distribution if inputs could be divided, approached from above.
+    /// Repeatedly divides each input so that its hosts' loads become as even as possible.
     fn ideal(inputs: &[Input], hosts: usize) -> f64 {
         let mut parts: Vec<Vec<f64>> = inputs
             .iter()
@@ -166,7 +167,7 @@ mod tests {
             for (input, parts) in inputs.iter().zip(&mut parts) {
                 let places = &input.hosts;
                 places.iter().zip(&*parts).for_each(|(host, part)| load[*host] -= part);
-                // Fills the emptiest ones up to a common level.
+                // Raises the least loaded hosts to a common level.
                 let mut order: Vec<usize> = (0..places.len()).collect();
                 order.sort_by(|a, b| load[places[*a]].total_cmp(&load[places[*b]]));
                 let mut rest = input.cost() as f64;
@@ -188,7 +189,7 @@ mod tests {
 
     fn inputs_of(hosts: usize) -> impl Strategy<Value = Vec<Input>> {
         let replicas = proptest::collection::vec(0..hosts * hosts, 1..4).prop_map(move |drawn| {
-            // Low numbers are more frequent: skewed.
+            // Draws low numbers more often, for a skewed distribution.
             let mut hosts: Vec<usize> = drawn.into_iter().map(|drawn| drawn.isqrt()).collect();
             hosts.sort_unstable();
             hosts.dedup();
@@ -225,8 +226,8 @@ mod tests {
 
     #[test]
     fn an_input_moves_along_a_chain_of_hosts() {
-        // Greedily, host 0 gets what only it has, on top of what host 1 could have had after
-        // giving one of its own to host 2.
+        // The first assignment gives host 0 the two inputs that only it holds, and also one that host 1 could
+        // take after giving an input to host 2.
         let input = |bytes, hosts: &[usize]| Input { bytes, hosts: hosts.to_vec() };
         let inputs = [input(5, &[0, 1]), input(5, &[1, 2]), input(4, &[0]), input(4, &[0])];
         let plan = plan(&inputs, 3);

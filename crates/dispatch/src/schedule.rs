@@ -1,4 +1,4 @@
-//! Which input a host gets next, as hosts come, work at different speeds, and leave.
+//! Decides which input a host gets next, as hosts join, work at different speeds, and leave.
 
 use crate::plan::{Input, Plan, plan};
 use std::collections::{HashMap, VecDeque};
@@ -8,18 +8,18 @@ use std::collections::{HashMap, VecDeque};
 pub struct Given {
     /// The input's number.
     pub input: usize,
-    /// The host holds the input, or nobody knows which host does.
+    /// The host holds the input, or it isn't known which hosts do.
     pub is_local: bool,
 }
 
-/// See the module.
+/// The queue of each host, and the inputs without a host.
 #[derive(Debug)]
 pub struct Schedule {
     inputs: Vec<Input>,
     hosts: Vec<Host>,
     /// Inputs whose hosts are all lost.
     homeless: VecDeque<usize>,
-    /// By input that failed: the host where it failed. That host doesn't take it from another host's queue.
+    /// By failed input: the host where it failed. That host doesn't take the input from another host's queue.
     avoided: HashMap<usize, usize>,
 }
 
@@ -33,7 +33,7 @@ struct Host {
 }
 
 impl Schedule {
-    /// Plans `inputs` for so many hosts.
+    /// Plans `inputs` for this many hosts.
     pub fn new(inputs: Vec<Input>, hosts: usize) -> Self {
         let Plan { queues } = plan(&inputs, hosts);
         let bytes = |queue: &[usize]| queue.iter().map(|input| inputs[*input].bytes).sum();
@@ -49,14 +49,14 @@ impl Schedule {
         Self { inputs, hosts, homeless: VecDeque::new(), avoided: HashMap::new() }
     }
 
-    /// The inputs that `host` hasn't begun, in their order.
+    /// The inputs queued at `host`, in order.
     pub fn queue(&self, host: usize) -> impl Iterator<Item = usize> + '_ {
         self.hosts[host].queue.iter().copied()
     }
 
-    /// The next job for a free slot of `host`: the first in its own queue; else one that it also holds, from
-    /// the queue of the busiest other host; else one whose hosts are all lost. After none, ask again when a
-    /// host is lost or a job fails.
+    /// The next job for a free slot of `host`. First come inputs in its own queue, then inputs that it also
+    /// holds, from the queue of the busiest other host, then inputs whose hosts are all lost. After `None`,
+    /// call again when a host is lost or a job fails.
     pub fn next(&mut self, host: usize) -> Option<Given> {
         if self.hosts[host].is_lost {
             return None;
@@ -77,7 +77,7 @@ impl Schedule {
         busiest.sort_by_key(|other| std::cmp::Reverse(self.hosts[*other].waiting_bytes));
         for other in busiest {
             let queue = &self.hosts[other].queue;
-            // From the end: the owner begins at the front.
+            // Take from the end, since the owner takes from the front.
             let found = queue
                 .iter()
                 .rposition(|input| self.holds(host, *input) && self.avoided.get(input) != Some(&host));
@@ -96,13 +96,13 @@ impl Schedule {
         !self.homeless.is_empty() || self.hosts.iter().any(|host| !host.queue.is_empty())
     }
 
-    /// The host begins this input, which runs elsewhere, too.
+    /// Records that the host starts this input, which already runs on another host.
     pub fn also(&mut self, host: usize, input: usize) -> Given {
         self.hosts[host].running.push(input);
         Given { input, is_local: self.holds(host, input) }
     }
 
-    /// Whether the host holds the input, or nobody knows which host does.
+    /// Whether the host holds the input, or it isn't known which hosts do.
     pub fn holds(&self, host: usize, input: usize) -> bool {
         let places = &self.inputs[input].hosts;
         places.is_empty() || places.contains(&host)
@@ -113,7 +113,7 @@ impl Schedule {
         self.hosts[host].running.retain(|running| *running != input);
     }
 
-    /// Records that the host is gone, and moves its queued inputs to other hosts. Returns the inputs that it
+    /// Records that the host is lost, and moves its queued inputs to other hosts. Returns the inputs that it
     /// was running.
     pub fn lost(&mut self, host: usize) -> Vec<usize> {
         let Host { queue, running, waiting_bytes, is_lost } = &mut self.hosts[host];
@@ -123,8 +123,8 @@ impl Schedule {
         begun
     }
 
-    /// Queues an input again: at the least loaded of its hosts that aren't lost, at `avoid` only if it has no
-    /// other.
+    /// Queues an input again, at the least loaded of its hosts that aren't lost. Uses `avoid` only if there
+    /// is no other such host.
     pub fn again(&mut self, input: usize, avoid: Option<usize>) {
         self.avoided.remove(&input);
         self.avoided.extend(avoid.map(|host| (input, host)));
@@ -138,7 +138,7 @@ impl Schedule {
         }
     }
 
-    /// Whether some host isn't lost.
+    /// Whether at least one host isn't lost.
     pub fn has_hosts(&self) -> bool {
         self.hosts.iter().any(|host| !host.is_lost)
     }

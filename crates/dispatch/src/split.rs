@@ -7,21 +7,21 @@
 //! ```
 //!
 //! As in Hadoop's TextInputFormat, each piece but the file's first skips the bytes up to the first end of a
-//! record at or after its offset. Each piece reads on beyond its end, to the next end of a record. So every
-//! record belongs to exactly one piece, wherever the pieces are cut.
+//! record at or after its offset. Each piece continues beyond its end, to the next end of a record. So every
+//! record belongs to exactly one piece, wherever the file is cut.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The last piece may exceed the others by a tenth of their size, as in Hadoop: a command for a few bytes
-/// costs more than it saves.
+/// Divisor: the last piece may exceed the others by a tenth of their size, as in Hadoop. A separate command
+/// for the few remaining bytes would cost more than it saves.
 const SLACK: u64 = 10;
 
 /// How a record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Records {
-    /// By this byte, which belongs to the record.
+    /// With this byte, which belongs to the record.
     Ended(u8),
     /// After this many bytes, at least 1.
     Sized(u64),
@@ -33,45 +33,47 @@ impl Default for Records {
     }
 }
 
-/// A part of a file, by offsets that aren't yet aligned with the file's records.
+/// A part of a file. Its offsets aren't yet aligned with the file's records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
     /// Its first byte, before the alignment.
     pub start: u64,
-    /// The byte after its last one, before the alignment.
+    /// The byte after its last byte, before the alignment.
     pub end: u64,
     /// The file's length when it was split. Bytes appended later belong to no slice.
     pub length: u64,
     /// How its records end.
     pub records: Records,
-    /// The store's identity of the file's contents, if it has one. A command refuses another file in its
-    /// place.
+    /// The store's identity of the file's contents, if it has one. A command fails if another file has the
+    /// name.
     pub identity: Option<String>,
 }
 
 /// Where a slice's bytes begin or end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// Here.
+    /// At this offset.
     At(u64),
-    /// After the first `byte` in this range, if there is one.
+    /// After the first `byte` in this range; nowhere if the range has none.
     After {
         /// The record's last byte.
         byte: u8,
-        /// Where to look.
+        /// The start of the range.
         from: u64,
-        /// Where to stop.
+        /// The end of the range.
         until: u64,
     },
 }
 
 impl Slice {
-    /// Where its first record begins. A slice in which no record ends has none, unless it begins the file.
+    /// Where its first record begins. A slice in which no record ends has no first record, unless it is the
+    /// file's first slice.
     pub fn first(&self) -> Edge {
         self.edge(self.start, self.end)
     }
 
-    /// Where its last record ends: at the end of the file, if no end of a record is found.
+    /// Where its last record ends: after the first end of a record at or beyond the slice's end, else at the
+    /// end of the file.
     pub fn last(&self) -> Edge {
         self.edge(self.end, self.length)
     }
@@ -103,7 +105,7 @@ pub struct Block {
 pub struct Piece {
     /// Its bytes.
     pub range: Range<u64>,
-    /// The hosts that hold some of it, the one with the most bytes first.
+    /// The hosts that hold bytes of it, first the host with the most bytes.
     pub hosts: Vec<String>,
 }
 
@@ -138,7 +140,7 @@ fn even(length: u64, size: u64) -> Vec<u64> {
     cuts
 }
 
-/// The hosts that hold bytes of a range, the one with the most bytes first.
+/// The hosts that hold bytes of a range, first the host with the most bytes.
 pub fn hosts_of(range: &Range<u64>, blocks: &[Block]) -> Vec<String> {
     let mut held: HashMap<&str, u64> = HashMap::new();
     for block in blocks {
@@ -184,7 +186,7 @@ mod tests {
         }
         assert_eq!(pieces(23, &blocks, Some(12))[0].hosts, ["b", "a"]);
         assert_eq!(pieces(0, &[], None), [Piece { range: 0..0, hosts: vec![] }]);
-        // Wrong answers of a store do no harm.
+        // A store's wrong answers must do no harm.
         let wild = [block(u64::MAX, u64::MAX, &["a"]), block(5, u64::MAX, &["b"]), block(5, 0, &["c"])];
         let odd = pieces(9, &wild, None);
         assert_eq!(odd.iter().map(|piece| piece.range.clone()).collect::<Vec<_>>(), [0..5, 5..9]);

@@ -1,4 +1,4 @@
-//! The rules of a run: which host begins which input, which failed inputs begin again, and which command's
+//! The rules of a run: which host starts which input, which failed inputs start again, and which command's
 //! output counts. Each input [ends](Act::End) once.
 
 use crate::frame::Exit;
@@ -11,51 +11,51 @@ use std::time::Duration;
 const ENOUGH_TO_COMPARE: usize = 3;
 /// A straggler has run for longer than this multiple of the successful commands' median.
 const TIMES_THE_MEDIAN: u32 = 2;
-/// A command that has run for less isn't worth a duplicate.
+/// A command that has run for less than this gets no duplicate.
 const LEAST_STRAGGLING: Duration = Duration::from_secs(1);
-/// A run may start one duplicate per this many inputs, and at least one, as in Hadoop.
+/// A run may start one duplicate per this many inputs, but at least one, as in Hadoop.
 const INPUTS_A_DUPLICATE: usize = 10;
 
-/// The allowed repetitions.
+/// The limits for repetitions.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// Number of failures of its command after which an input has failed.
+    /// An input fails after this many failures of its command.
     pub tries: u32,
-    /// Number of failures of its hosts and its store after which an input has failed.
+    /// An input fails after this many failures of its hosts and its store.
     pub hosts_a_job: u32,
-    /// Commands that run much longer than others may run twice.
+    /// Start a command a second time if it runs much longer than others.
     pub duplicates: bool,
 }
 
-/// The next thing to do.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// Begin the input on the host.
+    /// Start the input on the host.
     Begin {
         /// The host.
         host: usize,
         /// The input.
         input: usize,
-        /// The host holds it, or nobody knows which host does.
+        /// The host holds the input, or it isn't known which hosts do.
         is_local: bool,
-        /// Which attempt at it this is, from 1.
+        /// The number of this attempt at the input, from 1.
         attempt: u32,
     },
-    /// End the command on the host: another one has ended the input.
+    /// End the command on the host: another command completed the input.
     Cancel {
         /// The host.
         host: usize,
         /// The input.
         input: usize,
     },
-    /// The output of this host's command doesn't count.
+    /// Drop the output of this host's command: it doesn't count.
     Forget {
         /// The host.
         host: usize,
         /// The input.
         input: usize,
     },
-    /// The input is over. If a command ended it, that ran on this host.
+    /// The input ended. If a command ended it, that command ran on this host.
     End {
         /// The input.
         input: usize,
@@ -66,16 +66,16 @@ pub enum Act {
     },
 }
 
-/// See the module. Times are those of any monotonic clock.
+/// The state of a run. Times are those of any monotonic clock.
 #[derive(Debug)]
 pub struct Work {
     schedule: Schedule,
     policy: Policy,
-    /// By host: commands that it may still begin.
+    /// By host: number of commands that it can start now.
     free: Vec<usize>,
-    /// By host: it takes commands.
+    /// By host: whether it accepts commands.
     is_ready: Vec<bool>,
-    /// By host: the schedule had no input for it, and no input was queued since.
+    /// By host: whether the schedule had no input for it, and no input was queued since.
     is_dry: Vec<bool>,
     inputs: Vec<State>,
     /// Start times of the running commands, by host and input.
@@ -90,15 +90,15 @@ pub struct Work {
 struct State {
     attempts: u32,
     running: u32,
-    /// Failures of its command.
+    /// Number of failures of its command.
     failed: u32,
-    /// Failures of its hosts and of its store.
+    /// Number of failures of its hosts and its store.
     disturbed: u32,
     is_over: bool,
 }
 
 impl Work {
-    /// Nothing has begun, and no host is ready.
+    /// No input has started, and no host is ready.
     pub fn new(inputs: Vec<Input>, hosts: usize, policy: Policy) -> Self {
         let left = inputs.len();
         Self {
@@ -115,12 +115,12 @@ impl Work {
         }
     }
 
-    /// Inputs that aren't over.
+    /// Number of inputs that haven't ended.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Records that the host is ready for so many commands at once.
+    /// Records that the host can run this many commands at the same time.
     pub fn ready(&mut self, host: usize, slots: usize) {
         self.free[host] = slots.max(1);
         self.is_ready[host] = true;
@@ -131,7 +131,7 @@ impl Work {
         self.running.contains_key(&(host, input))
     }
 
-    /// Gives each free slot a command. A host without inputs of its own takes those of others.
+    /// Fills each free slot with a command. A host whose queue is empty takes inputs of others.
     pub fn give(&mut self, now: Duration) -> Vec<Act> {
         let mut acts = Vec::new();
         for host in 0..self.free.len() {
@@ -156,7 +156,7 @@ impl Work {
         Act::Begin { host, input, is_local, attempt: state.attempts }
     }
 
-    /// Begins a duplicate of each straggler on a free host, preferably one that holds the input.
+    /// Starts a duplicate of each straggler on a free host, preferably one that holds the input.
     fn duplicate(&mut self, now: Duration, acts: &mut Vec<Act>) {
         let most = (self.inputs.len() / INPUTS_A_DUPLICATE).max(1);
         if self.took.len() < ENOUGH_TO_COMPARE || self.free.iter().all(|free| *free == 0) {
@@ -212,10 +212,10 @@ impl Work {
         if exit.is_success() {
             self.took.push(now.saturating_sub(began));
         } else if state.running > 0 {
-            // Its duplicate still runs, and decides.
+            // A duplicate still runs, and its exit decides.
             return vec![Act::Forget { host, input }];
         } else if again {
-            // Avoid this host if another that holds the input is ready.
+            // Avoid this host if another ready host holds the input.
             let other =
                 |other: &usize| *other != host && self.is_ready[*other] && self.schedule.holds(*other, input);
             let has_other = (0..self.is_ready.len()).any(|host| other(&host));
@@ -240,8 +240,8 @@ impl Work {
         std::iter::once(Act::End { input, host, exit }).chain(cancel).collect()
     }
 
-    /// Records that the host is gone, with its running commands. Returns the next acts, and the number of
-    /// commands that begin again.
+    /// Records that the host is lost, with its running commands. Returns the next actions, and the number of
+    /// commands that start again.
     pub fn lost(&mut self, host: usize) -> (Vec<Act>, usize) {
         let mut acts = Vec::new();
         (self.free[host], self.is_ready[host]) = (0, false);
@@ -262,7 +262,7 @@ impl Work {
                 acts.extend(self.end(input, None, Exit { failure, ..Exit::default() }));
             }
         }
-        // Its queued inputs now wait for other hosts.
+        // The host's queued inputs are now in other queues.
         self.is_dry.fill(false);
         if !self.schedule.has_hosts() {
             for input in 0..self.inputs.len() {

@@ -1,7 +1,8 @@
-//! Compares the latency of single calls with a bare blocking ping-pong of the same bytes, in turns:
-//! `cargo run --release -p strait-flexrpc --example pingpong -- [tcp|udp|tls] [BYTES…]`. Prints the
-//! median of the rounds' p50 ratios for three placements: both ends on one CPU, on two, and where
-//! the scheduler puts them.
+//! Compares the latency of single calls with that of a bare blocking ping-pong of the same bytes,
+//! in alternate rounds: `cargo run --release -p strait-flexrpc --example pingpong -- [tcp|udp|tls]
+//! [BYTES…]`. A round's result is the ratio of the two p50 latencies. Prints the median of the
+//! rounds for three placements: both ends on one CPU, on two CPUs, and where the scheduler puts
+//! them.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Read, Write};

@@ -2,8 +2,8 @@
 //! "FlexRPC: A Flexible Remote Procedure Call Facility for Modern Cluster File
 //! Systems" (Kim, Lee, Kim; KAIST).
 //!
-//! Each callee executes a call at most once. Calls go over TCP or UDP, to one callee or to many.
-//! The outcome that a caller gets is certain.
+//! Each callee executes a call at most once. Calls go over TCP or UDP, to one callee or to many. A
+//! caller's outcome never claims more than is certain.
 //!
 //! ```text
 //!  client                                              server
@@ -18,16 +18,17 @@
 //! - `client`, `server`: the shells that drive `proto` by sockets and threads.
 //!
 //! FlexRPC must never execute a call twice, or report a call as not executed if it may have been.
-//! It must never allocate for bytes that a peer only claims, or panic over bytes from outside. It
-//! knows nothing of files.
+//! It must bound the memory for bytes that a peer announces but hasn't sent
+//! ([`limits::STALL_BYTES`] for a message), and never panic on bytes that it receives. It knows
+//! nothing of files.
 //!
 //! # Outcomes
 //!
 //! A call at a callee ends in one of four ways ([`Outcome`]): a value, an error, not executed (and
 //! it never will be), or unknown. The caller has few duties:
 //!
-//! 1. Ask again, as a new call, only where the outcome is "not executed", or the
-//!    procedure may be repeated.
+//! 1. Repeat a call, as a new call, only if its outcome is "not executed", or if a second execution
+//!    does no harm.
 //! 2. Treat every callee of a multicast by its own outcome.
 //! 3. Give calls a timeout. It travels with the call, and callees don't begin a call whose caller
 //!    has stopped waiting.
@@ -35,29 +36,29 @@
 //! # Requests
 //!
 //! A call carries the id of the request for which its caller works, if any
-//! ([`RequestId::current`]). The service works for the same request while it
-//! executes the call. So one id appears in the logs of every hop, along chains too. It is a hint
-//! and changes nothing else.
+//! ([`RequestId::current`]). The service works for the same request while it executes the call. So
+//! one id appears in the logs of every hop, along chains too. The id is a hint for logs and has no
+//! other effect.
 //!
 //! # Security
 //!
 //! By default servers listen on loopback. On any other address a server needs a cluster key
-//! ([`proto::auth`] says against which attackers it helps), certificates of its callers, or
-//! explicit leave to serve anybody. Callers may also have keys of their own, by which services know
-//! them ([`KeyLookup`]). [`Forwarding`] decides where a chain may lead: for unknown callers, to
-//! loopback only.
+//! ([`proto::auth`] says against which attackers it helps), certificates of its callers, or an
+//! option that admits anybody. Callers may also have keys of their own, by which services know them
+//! ([`KeyLookup`]). [`Forwarding`] decides where a chain may lead: for unknown callers, to loopback
+//! only.
 //!
 //! TLS runs over TCP, on the same port ([`ServerTls`], [`ClientTls`]). Each hop of a chain is a TLS
-//! connection of its own, so each callee reads the arguments that it passes on. A call that arrived
-//! encrypted never leaves in the clear.
+//! connection of its own, so each callee decrypts the arguments before it passes them on. A callee
+//! never forwards an encrypted call in clear text.
 //!
 //! # Plain ONC RPC
 //!
 //! Unmodified SunRPC clients call the same services on the same port ([`OncOptions`]), over TCP and
 //! UDP. Over UDP the server recognises retransmissions as far as their protocol allows
-//! ([`proto::onc::duplicates`]). Over TCP it recognises calls that come again over another connection,
-//! for the procedures of [`OncOptions::repeated`]. These clients hold no cluster key. If one is set,
-//! they may call only the programs that the operator names.
+//! ([`proto::onc::duplicates`]). Over TCP it recognises calls that a client repeats over another
+//! connection, for the procedures of [`OncOptions::repeated`]. These clients hold no cluster key.
+//! If one is set, they may call only the programs that the operator names.
 //!
 //! # Example
 //!

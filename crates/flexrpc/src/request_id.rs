@@ -1,4 +1,4 @@
-//! One number for a request, through every hop.
+//! One number for a request, in all servers that work for it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Identifies a client's request in the logs and records of all servers that work for it. It is no
-/// secret, and may not be unique: clients choose it, and may use one twice.
+/// Identifies a client's request in the logs and records of all servers that work for it. It isn't
+/// secret, and isn't always unique: clients choose it, and could use the same one twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(pub [u8; 16]);
 
@@ -23,7 +23,7 @@ impl RequestId {
         static PROCESS: OnceLock<u64> = OnceLock::new();
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let process = PROCESS.get_or_init(|| {
-            // Without random numbers, processes on two hosts may use the same numbers.
+            // If the system has no random numbers, processes on two hosts can draw the same number.
             getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()))
         });
         let number = (u128::from(*process) << 64) | u128::from(COUNT.fetch_add(1, Ordering::Relaxed));
@@ -35,13 +35,13 @@ impl RequestId {
         CURRENT.get()
     }
 
-    /// Makes this thread work for a request until the returned value is dropped.
+    /// Sets the request that this thread works for, until the returned value is dropped.
     #[must_use]
     pub fn enter(request: Option<Self>) -> Entered {
         Entered { before: CURRENT.replace(request) }
     }
 
-    /// Makes a future work for a request, on any thread that polls it.
+    /// Sets the request that a future works for, on any thread that polls it.
     pub async fn scope<F: Future>(request: Option<Self>, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|context| {

@@ -1,6 +1,7 @@
-//! Support for the code that `frpcgen` generates: typed calls around the untyped ones. Calls don't
-//! copy large opaques on their way in or out. A multicast doesn't copy shared ones among its
-//! arguments. Results are copied once, into the answer's buffer.
+//! Support for the code that `frpcgen` generates: typed calls around the untyped ones. A caller
+//! copies no large opaque value of a call's arguments or result. A multicast copies those of its
+//! arguments that aren't in shared buffers (`Bytes`). A callee copies a result once, into the
+//! answer's buffer.
 
 use crate::{CallError, Client, Fault, MulticastOptions, Outcome, Transport};
 use std::net::SocketAddr;
@@ -24,8 +25,7 @@ pub enum StubError {
 }
 
 impl StubError {
-    /// Whether the same call may be made anew without the risk of executing a
-    /// procedure twice.
+    /// Whether the caller may repeat the call without the risk of executing a procedure twice.
     pub fn is_retry_safe(&self) -> bool {
         match self {
             Self::Arguments(_) => true,
@@ -38,7 +38,7 @@ impl StubError {
 /// Makes one call to one callee.
 ///
 /// # Errors
-/// The errors of [`Handle::call`]; also, arguments or result don't follow the interface.
+/// Those of [`Handle::call`]; or the arguments or the result don't follow the interface.
 pub fn call<'v, T>(
     handle: &mut Handle,
     options: &CallOptions,
@@ -59,7 +59,7 @@ pub fn call<'v, T>(
 pub enum Pattern {
     /// The caller sends to each.
     Parallel(Transport),
-    /// The caller sends to the first, each callee to the next. Over TCP only.
+    /// The caller sends to the first callee, and each callee to the next. Over TCP only.
     Serial,
 }
 
@@ -72,7 +72,7 @@ pub struct Callees {
     pub addresses: Vec<SocketAddr>,
     /// Parallel or serial.
     pub pattern: Pattern,
-    /// Timeout, credentials, number of values that are required.
+    /// Timeout, credentials, and the number of values that suffice.
     pub options: MulticastOptions,
 }
 

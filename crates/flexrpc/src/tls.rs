@@ -1,4 +1,4 @@
-//! TLS: a process's own identity, and the peers that it trusts. Read once, from PEM files.
+//! TLS: a process's own identity, and the peers that it trusts. Both are read once, from PEM files.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -24,7 +24,7 @@ pub struct TlsError {
     pub problem: String,
 }
 
-/// ONC RPC's name in TLS's handshake.
+/// ALPN name of ONC RPC, for TLS's handshake.
 const ONC_PROTOCOL: &[u8] = b"sunrpc";
 
 /// A certificate, the certificates between it and its root, and its private key.
@@ -62,11 +62,12 @@ pub struct ClientTls {
 }
 
 impl ServerTls {
-    /// Serves with the certificate of `identity`. `callers` is a file of authorities: the server
-    /// accepts only callers with a certificate from one of them, and they count as authenticated.
+    /// A configuration that serves with the certificate of `identity`. `callers` is a file of
+    /// authorities: the server then accepts only callers with a certificate from one of them, and
+    /// they count as authenticated.
     ///
     /// # Errors
-    /// A file is missing, isn't PEM, or doesn't fit the others.
+    /// A file is missing, isn't PEM, or doesn't match the others.
     pub fn load(identity: &Identity, callers: Option<&Path>) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -83,20 +84,22 @@ impl ServerTls {
         let (chain, key) = identity.read()?;
         let mut config =
             builder.with_single_cert(chain, key).map_err(|problem| identity.refused(&problem))?;
-        // Clients pool their handles, so a client that reconnects resumes once.
+        // One ticket is enough: clients pool their handles, so a reconnecting client resumes one
+        // session.
         config.send_tls13_tickets = 1;
-        // Clients of RFC 9289 ask for it (section 5.1.1); FlexRPC's ask for nothing.
+        // Clients of RFC 9289 ask for this protocol by ALPN (section 5.1.1); FlexRPC's clients
+        // don't use ALPN.
         config.alpn_protocols = vec![ONC_PROTOCOL.to_vec()];
         Ok(Self { config: Arc::new(config), certified: callers.is_some() })
     }
 }
 
 impl ClientTls {
-    /// Calls the callees that `trust` covers. `identity` is for callees that require certificates
-    /// of their callers.
+    /// A configuration for calls to the callees that `trust` covers. `identity` is for callees that
+    /// require certificates of their callers.
     ///
     /// # Errors
-    /// The errors of [`ServerTls::load`].
+    /// As [`ServerTls::load`].
     pub fn load(trust: &Trust, identity: Option<&Identity>) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let algorithms = provider.signature_verification_algorithms;
@@ -122,14 +125,15 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), name: None })
     }
 
-    /// Expects callees' certificates to be for `name`, whatever their address: with one name for a
-    /// cluster, certificates needn't list addresses. `None` if `name` is no DNS name or address.
+    /// Expects callees' certificates to be for `name`, whatever the callees' addresses. If a
+    /// cluster's certificates share one name, they needn't list addresses. `None` if `name` is
+    /// neither a DNS name nor an address.
     pub fn expecting(self, name: &str) -> Option<Self> {
         let name = ServerName::try_from(name.to_owned()).ok()?;
         Some(Self { name: Some(name), ..self })
     }
 
-    /// For RPC with TLS (RFC 9289).
+    /// The same configuration for RPC with TLS (RFC 9289), which needs its ALPN name.
     pub(crate) fn for_onc(&self) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = vec![ONC_PROTOCOL.to_vec()];
@@ -177,8 +181,8 @@ fn error(path: &Path, problem: &dyn fmt::Display) -> TlsError {
     TlsError { path: path.to_owned(), problem: problem.to_string() }
 }
 
-/// Trusts certificates, not authorities. The handshake's signature still proves that the callee
-/// holds the key.
+/// Trusts the certificates themselves, instead of authorities. The handshake's signature still
+/// proves that the callee holds the private key.
 #[derive(Debug)]
 struct Pinned {
     certificates: Vec<CertificateDer<'static>>,
@@ -223,7 +227,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// Shows nothing of a key.
+/// Omits the configuration, which contains the private key.
 impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerTls").field("certified", &self.certified).finish_non_exhaustive()

@@ -1,9 +1,9 @@
 //! Real calls through a bad network: datagrams are lost, duplicated, reordered and late;
-//! connections are cut and reset in mid-message. Servers restart, stall, and forget results and
+//! connections are closed and reset in mid-message. Servers restart, stall, and forget results and
 //! sessions. Each outcome must agree with the service's own log, and each of these faults must have
 //! occurred.
 //!
-//! `FLEXRPC_CALLS=…` sets the number of calls: a thousand by default, a million in `make
+//! `FLEXRPC_CALLS=…` sets the number of calls. It is a thousand by default, and a million in `make
 //! test-heavy`.
 
 mod common;
@@ -24,16 +24,16 @@ use strait_flexrpc::{
 };
 use strait_testkit::wait::{pause, wait_until};
 
-/// Callers at a time, half of them by UDP.
+/// Number of concurrent callers. Half of them use UDP.
 const CALLERS: u32 = 16;
 
-/// About one in so many calls is a chain call.
+/// Of about this many calls, one is a chain call.
 const CALLS_PER_CHAIN: u32 = 10;
 
-/// From this number of calls on, every kind of doubt must have occurred.
+/// With at least this many calls, every kind of doubt must have occurred.
 const MANY: u32 = 100_000;
 
-/// Times between restarts, one after another. The longer ones let results and sessions expire.
+/// Times between restarts, used in turn. The longer ones let results and sessions expire.
 const LIVES_MS: [u64; 4] = [300, 700, 200, 1_500];
 
 fn calls() -> u32 {

@@ -41,7 +41,7 @@ fn id(session: SessionId, transaction: u64) -> CallId {
     CallId { session, handle: 0, transaction }
 }
 
-/// Checks that the server serves a proper caller, and has executed `executed` calls.
+/// Checks that the server still serves a proper caller, and has executed `executed` calls.
 fn is_well(server: &strait_flexrpc::Server, service: &Service, executed: usize) {
     for transport in [Transport::Tcp, Transport::Udp] {
         let result = client().call(server.address(), transport, procedure(ECHO), &[b"well"]);
@@ -151,7 +151,7 @@ fn unknown_flags_kinds_and_extensions_are_refused() {
         let (answer, _, _) = Raw::udp(server.address()).ask(&raw::frame(call, extension, b"x")).unwrap();
         assert_eq!((answer.kind, answer.status), (Kind::Refused, 13), "{extension:?}");
     }
-    // A chain without a chain, and a handshake without a nonce.
+    // A chain call without a chain, and a handshake without a nonce.
     let chain = raw::frame(Head { flags: flags::CHAIN, ..call }, &[], b"x");
     assert_eq!(Raw::tcp(server.address()).ask(&chain).unwrap().0.status, 13);
     let hello = raw::frame(Head::new(Kind::Hello, CallId::default()), &[], &[]);
@@ -201,7 +201,7 @@ fn with_a_key_nothing_untagged_mistagged_or_altered_is_executed() {
     assert_eq!(service.executed(), 1);
 }
 
-/// The caller asked this callee for no other callee's outcomes.
+/// The caller made a single call, so it must not accept outcomes of other callees.
 #[test]
 fn a_callee_that_answers_for_a_chain_leaves_doubt_where_there_is_none() {
     let outcomes = encode_outcomes(&[Outcome::Value(Bytes::from_static(b"mine"))]);
@@ -212,7 +212,8 @@ fn a_callee_that_answers_for_a_chain_leaves_doubt_where_there_is_none() {
     let doubt = Outcome::Unknown(Doubt::BadAnswer);
     let single = client.call(callee, Transport::Tcp, procedure(ECHO), &[]).map(Outcome::Value);
     assert_eq!(single.unwrap_or_else(Outcome::from), doubt);
-    // By a worker, by this thread, and by a worker because of the size.
+    // The first call is made by a worker, the second by this thread, and the third by a worker
+    // because of its size.
     for size in [1, 1, 1 << 20] {
         let args = [Bytes::from(vec![0; size])];
         let parallel = client.call_parallel(&[callee], Transport::Tcp, procedure(ECHO), &args, &options);
@@ -303,7 +304,8 @@ fn memory_for_sessions_and_results_is_bounded() {
 #[test]
 fn idle_connections_cost_no_threads_and_are_bounded() {
     let service = Arc::new(Service::default());
-    // One host has half of them at most. None of them calls soon on a loaded machine.
+    // One host gets at most half of the connections. On a loaded machine they don't call soon, so
+    // `greeting` is long.
     let greeting = std::time::Duration::from_secs(600);
     let options = ServerOptions { connections: 400, greeting, ..ServerOptions::default() };
     let server = common::start(options, &service);
@@ -332,7 +334,7 @@ fn memory_for_large_calls_is_bounded() {
     let mut first = Raw::tcp(server.address());
     let refused = || Raw::tcp(server.address()).ask(&call(2)[..200_000]).map(|answer| answer.0.status);
     common::eventually("the second finds no room", || {
-        // Sometimes a worker handles the second first.
+        // Sometimes a worker handles the second call first.
         first = Raw::tcp(server.address());
         first.send(&call(1)[..400_000]);
         refused() == Some(8)
@@ -385,7 +387,7 @@ fn no_part_of_any_message_and_no_damage_to_one_has_anything_executed() {
         }
         common::eventually("the server is done with them", || server.connection_count() == 0);
         assert_eq!((service.executed(), next_service.executed()), (0, 0));
-        // Both callees execute it if it is whole and undamaged.
+        // Both callees execute the same call if it is whole and undamaged.
         let (answer, _, _) = Raw::tcp(server.address()).ask(&messages[2]).unwrap();
         assert_eq!(answer.kind, Kind::Outcomes);
         assert_eq!((service.executed(), next_service.executed()), (1, 1));

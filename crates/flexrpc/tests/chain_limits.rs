@@ -1,4 +1,5 @@
-//! Bounds of a chain call at a callee: the callees that may get it, and the time that it may take.
+//! Limits of a chain call at a callee: to which callees it may pass the call on, and how long that
+//! may take.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -33,7 +34,7 @@ fn call(callees: &[SocketAddr]) -> Vec<Outcome> {
     client().call_chain(callees, procedure(COUNT), &args, &MulticastOptions::default())
 }
 
-/// A call without a deadline to `next`, behind `server`, in the wire's form.
+/// The bytes of a call without a deadline to `next`, by way of `server`.
 fn bytes_of_chain(raw: &mut Raw, next: SocketAddr, number: u32, args: &[u8]) -> Vec<u8> {
     let id = CallId { session: raw.session(), handle: 0, transaction: 1 };
     let hop = Hop { callee: next, id: CallId { session: SessionId([8; 16]), ..id } };
@@ -60,7 +61,7 @@ fn a_call_is_passed_on_to_nobody_whom_the_server_may_not_forward_to() {
     let next = TcpListener::bind("127.0.0.1:0").unwrap();
     next.set_nonblocking(true).unwrap();
     let mut raw = Raw::tcp(first.address());
-    // In one piece and in many: not even its head leaves.
+    // The payload comes in one piece, and then in many. Not even the head leaves.
     for size in [10, 1 << 20] {
         let bytes = bytes_of_chain(&mut raw, next.local_addr().unwrap(), COUNT, &vec![1; size]);
         let (head, _, _) = raw.ask(&bytes).unwrap();

@@ -1,4 +1,4 @@
-//! A caller's reaction to a callee of a chain that doesn't know its session any more.
+//! A caller's reaction if a callee of a chain no longer knows its session.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -28,9 +28,9 @@ fn a_session_that_a_callee_further_back_has_lost_costs_one_call_alone() {
         let callees = [first.address(), second.address()];
         client.call_chain(&callees, procedure(COUNT), &args, &MulticastOptions::default())
     };
-    // Both have a session with the caller; no call reaches the second.
+    // After this, both callees have a session with the caller, but no call has reached the second.
     assert!(call().iter().all(|outcome| !outcome.is_value()));
-    // It has room for one session, and another client takes it.
+    // The second callee has room for one session, and another client takes it.
     Raw::udp(second.address()).session();
     first.set_forwarding(Forwarding::Guarded);
     let outcomes = call();

@@ -41,7 +41,7 @@ fn executed(chain: &Chain) -> Vec<usize> {
 }
 
 /// A worker sleeps for up to 4 ms in a receive. It once slept before it passed on the bytes that
-/// had come with the head. So each callee delayed a chain by the time of a segment.
+/// came with the head. So each callee delayed a chain until the next segment arrived.
 #[test]
 fn what_comes_with_the_head_is_passed_on_before_the_rest_is_waited_for() {
     const ROUNDS: u64 = 20;
@@ -77,7 +77,7 @@ fn what_comes_with_the_head_is_passed_on_before_the_rest_is_waited_for() {
         passed_on.read_exact(&mut [0; 30_000]).unwrap();
         begun.elapsed()
     });
-    // On a busy machine other processes may delay some.
+    // Other processes may delay some rounds on a busy machine, so look at the fastest.
     assert!(held_up.min().unwrap() < SOON);
 }
 
@@ -201,7 +201,7 @@ fn chains_that_are_too_long_or_loop_are_refused() {
     let client = client();
     let [a, b, c] = chain.addresses[..] else { unreachable!() };
     refused(client.call_chain(&[a, b, a], procedure(COUNT), &[], &options));
-    // The callee's own limit, for payloads in one piece and in many.
+    // The limit of the callee itself, for payloads in one piece and in many.
     for size in [0, 10, 3 << 20] {
         refused(client.call_chain(&[a, b, c], procedure(COUNT), &[bytes(size)], &options));
     }
@@ -274,7 +274,7 @@ fn is_spoken_to(stream: &TcpStream, within: Duration) -> bool {
 #[test]
 fn calls_with_one_turn_leave_one_after_the_other() {
     const PATIENCE: Duration = Duration::from_secs(10);
-    // More than two sockets buffer without a receiver.
+    // More bytes than two sockets buffer without a receiver.
     let args = bytes(48 << 20);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let callee = listener.local_addr().unwrap();

@@ -1,6 +1,6 @@
-//! With a cluster key, a stranger without it can't make the server sign anything. The true caller
-//! believes tagged frames. So a stranger could hand it the tagged refusal of a forged copy while
-//! the server executes the call itself.
+//! A stranger without the cluster key can't make the server tag anything for it. The true caller
+//! believes frames with a tag. So if the server tagged the refusal of a forged copy, a stranger
+//! could pass that refusal to the caller while the server executes the true call.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -130,7 +130,7 @@ fn a_frame_that_was_damaged_on_its_way_is_asked_for_again() {
     assert_eq!((service.executed(), next.1.executed()), (2, 1));
 }
 
-/// A network that runs `meddle` on each call to `server`, and hands the resulting answers to the
+/// A network that runs `meddle` on each call to `server`, and passes the resulting answers to the
 /// caller.
 fn meddler(
     server: SocketAddr,

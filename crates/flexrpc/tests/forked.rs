@@ -9,14 +9,14 @@ use std::time::Duration;
 use strait_flexrpc::{CallOptions, MulticastOptions, Outcome, Server, Transport};
 use strait_testkit::{Forked, skip};
 
-/// Number of children of a process whose threads call all the time. With shared locks, one in some
-/// dozens hangs.
+/// Number of children to fork while the process's threads make calls all the time. If parent and
+/// child shared locks, one child in some dozens would hang.
 const FORKS: usize = 100;
 
 /// Timeout of a child's multicast, which otherwise needs milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Number of calls of each of two processes that call at once.
+/// Number of calls that each of two concurrent processes makes.
 const CALLS: u32 = 200;
 
 #[test]
@@ -38,10 +38,11 @@ fn a_forked_child_makes_calls_and_multicasts_of_its_own() {
     let child = Forked::start(|| {
         let copies = descriptors();
         let anew = client.pooled_handles() == 0 && client.calling_workers() == 0;
-        // Callees notice then when the parent closes its own.
+        // The child must have closed its copies, so that callees notice when the parent closes its
+        // connections.
         let anew = anew && descriptors() + callees.len() == copies;
         let single = client.call(callees[0], Transport::Tcp, procedure(ECHO), &[b"x"]).is_ok();
-        // The first makes handshakes, which workers do.
+        // In the first multicast, workers make handshakes.
         anew && single && multicast(1) && multicast(1 << 20)
     });
     assert!(child.ended_well());
@@ -58,7 +59,7 @@ fn what_other_threads_hold_at_the_fork_a_child_doesnt_wait_for() {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    // Without a pooled handle, which takes each of the locks.
+                    // A call without a pooled handle takes each of the locks.
                     let client = client.clone();
                     let held = client.handle(server.address(), Transport::Udp);
                     assert!(held.is_ok() && call());

@@ -25,7 +25,7 @@ fn options() -> CallOptions {
     CallOptions { timeout: Some(TIMEOUT), ..CallOptions::default() }
 }
 
-/// A callee that answers a call with frame after frame until the caller is gone.
+/// A callee that answers a call with one frame after another until the caller is gone.
 fn chatterbox(frame: fn(CallId) -> Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -125,7 +125,7 @@ fn a_multicasts_deadline_holds_while_all_calling_workers_are_busy() {
     let callees = [server.address()];
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| {
-            // Without a session, a worker makes the call.
+            // The client has no session yet, so a worker makes the call.
             let args = [Bytes::copy_from_slice(&(2 * TOO_LONG.as_millis() as u32).to_be_bytes())];
             client.call_parallel(
                 &callees,
@@ -161,7 +161,7 @@ fn a_caller_in_a_hurry_doesnt_sleep_before_it_connects_anew() {
 
 #[test]
 fn a_callers_deadline_holds_while_another_has_the_turn() {
-    // Receives the handshake, and nothing of a call.
+    // The callee receives the handshake, but nothing of the call.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap();
     let (server, service) = common::server();
@@ -172,7 +172,7 @@ fn a_callers_deadline_holds_while_another_has_the_turn() {
         client.call_chain(&[callee], procedure(COUNT), &[Bytes::from(vec![1; size])], &options)
     };
     std::thread::scope(|scope| {
-        // More than sockets buffer.
+        // More bytes than the sockets buffer.
         let first = scope.spawn(|| call(silent, 48 << 20, 2 * TOO_LONG));
         let mut connection = Raw::of(listener.accept().unwrap().0);
         let hello = connection.receive().unwrap();
@@ -181,7 +181,7 @@ fn a_callers_deadline_holds_while_another_has_the_turn() {
         stream.peek(&mut [0]).expect("it has begun to leave");
         let outcomes = in_time(|| call(server.address(), 1, TIMEOUT));
         assert_eq!(outcomes, [Outcome::NotExecuted(Refusal::DeadlinePassed)]);
-        // The next call doesn't wait for one that is gone.
+        // The next call doesn't wait for a call that is over.
         let next = scope.spawn(|| call(server.address(), 1, 2 * TOO_LONG));
         drop((connection, listener));
         assert!(matches!(first.join().unwrap()[..], [Outcome::NotExecuted(_)]));

@@ -1,4 +1,5 @@
-//! No caller can take workers, memory or sessions from others beyond its share.
+//! No caller can take so many workers, so much memory or so many sessions that other callers get
+//! none.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -61,7 +62,8 @@ fn one_host_leaves_as_many_connections_to_others_as_it_has() {
     let streams: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     for mut refused in &streams[4..] {
         refused.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // The server may close it before it has taken anything: a reset.
+        // The server may close the connection before it has received anything, which resets the
+        // connection.
         assert!(!matches!(refused.read(&mut [0]), Ok(1..)), "refused");
     }
     assert_eq!(server.connection_count(), 4);
@@ -79,7 +81,7 @@ fn never_pauses(call: impl Fn(SessionId, u64) -> Vec<u8> + Sync) {
         let (mut calls, mut answers) = (&stream, &stream);
         let (over, call, answered) = (&over, &call, &answered);
         scope.spawn(move || {
-            // Many in one write; the next write doesn't wait for their answers.
+            // It sends many calls in one write. The next write doesn't wait for the answers.
             for round in 0u64.. {
                 let bytes: Vec<u8> = (1..=1_000).flat_map(|n| call(session, round * 1_000 + n)).collect();
                 if over.load(Ordering::SeqCst) || calls.write_all(&bytes).is_err() {
@@ -108,7 +110,7 @@ fn a_caller_that_never_pauses_leaves_others_their_turn() {
 
 #[test]
 fn a_caller_of_chains_that_never_pauses_leaves_others_their_turn() {
-    // Refused at once, since the chain is empty.
+    // The server refuses these calls at once, since the chain is empty.
     let extension = Extension { chain: Some(Chain::default()), ..Extension::default() }.encode();
     never_pauses(|session, n| {
         let head = Head { flags: flags::CHAIN, ..Head::new(Kind::Call, id(session, 0, n)) };
@@ -184,13 +186,13 @@ fn calls(session: SessionId, number: u32, args: &[u8]) -> [Vec<u8>; 2] {
 
 #[test]
 fn who_sends_or_takes_drop_by_drop_is_cut_off() {
-    /// Of some minutes, and fewer than there are.
+    /// The test sends at most this many drops: they would take some minutes, and the call has more.
     const MOST_DROPS: usize = 15_000;
     let message_stall = Duration::from_millis(300);
     let (server, service) = start(ServerOptions { message_stall, ..ServerOptions::default() });
     let session = Raw::udp(server.address()).session();
-    // It never pauses for as long as the server allows; one pause is even shorter than a worker's
-    // stay with a connection.
+    // The sender never pauses for as long as the server allows. One of the pauses is even shorter
+    // than a worker's stay with a connection.
     let record = [&[0x80, 0x10, 0, 0][..], &[0; 1 << 20]].concat();
     for call in calls(session, COUNT, &[1; 1 << 20]).into_iter().chain([record]) {
         for pause in [10, 2] {
@@ -248,7 +250,7 @@ fn what_is_sent_ahead_takes_bounded_memory() {
             let call = |transaction, number, args: &[u8]| {
                 raw::call(id(session, handle, transaction), procedure(number), args)
             };
-            // Long enough that the rest arrives before its end.
+            // The call takes long enough for the rest to arrive before its end.
             let first = [&100u32.to_be_bytes()[..], &[0; 250_000]].concat();
             raw.send(&call(1, SLEEP, &first));
             raw.send(&[call(2, ECHO, b"x"), call(3, COUNT, &[7; 264_000])[..263_000].to_vec()].concat());

@@ -96,7 +96,7 @@ fn it_returns_when_the_required_number_have_answered() {
     let client = client();
     for transport in BOTH {
         for _ in 0..2 {
-            // So that all handles are pooled, except the one that is closed each time.
+            // This call returns all handles to the pool, except the one that is closed each time.
             client.call_parallel(&addresses, transport, procedure(ECHO), &[], &MulticastOptions::default());
             let options = MulticastOptions { required: Some(2), ..MulticastOptions::default() };
             services[2].mark(true);
@@ -153,7 +153,7 @@ fn a_dead_callee_is_not_waited_for_until_the_deadline() {
         assert!(call(bytes(4)).iter().all(Outcome::is_value));
         servers.remove(0);
         let begun = Instant::now();
-        // First in the session that the client knew, then without one.
+        // The first call uses the session that the client knew; the second has none.
         for _ in 0..2 {
             let outcomes = call(bytes(4));
             assert!(!outcomes[0].is_value(), "{transport:?}: {outcomes:?}");

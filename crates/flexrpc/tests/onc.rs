@@ -94,7 +94,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 
 const BOTH: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 
-/// Checks that the server serves both kinds of callers, and has executed `executed` calls.
+/// Checks that the server still serves both kinds of callers, and has executed `executed` calls.
 fn is_well(server: &Server, service: &Service, executed: usize) {
     for transport in BOTH {
         let result = client().call(server.address(), transport, procedure(ECHO), &[b"well"]);
@@ -224,7 +224,7 @@ fn a_retransmitted_datagram_is_answered_and_not_executed_again() {
         assert_eq!(receive(&socket).unwrap(), (1, Answer::Success, b"once".to_vec()));
     }
     assert_eq!(service.executed(), 1);
-    // A different call, by its arguments, its id, or its caller.
+    // These are other calls: their arguments, their ids or their callers differ.
     socket.send(&call(1, procedure(COUNT), b"2nd.")).unwrap();
     assert_eq!(receive(&socket).unwrap().2, b"2nd.");
     socket.send(&call(2, procedure(COUNT), b"once")).unwrap();
@@ -315,7 +315,8 @@ fn truncated_calls_are_not_executed() {
     let socket = udp(server.address());
     for len in 0..whole.len() {
         socket.send(&whole[..len]).unwrap();
-        // Cut off on its way, and as a record of its own.
+        // Once the record is cut off on its way, and once the record is whole but its message is
+        // cut off.
         tcp(server.address()).write_all(&record(&whole)[..len + 4]).unwrap();
         let mut stream = tcp(server.address());
         stream.write_all(&record(&whole[..len])).unwrap();
@@ -337,7 +338,7 @@ fn a_flipped_bit_costs_at_most_the_call_it_is_in() {
         let mut stream = tcp(server.address());
         stream.write_all(&damaged).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // An answer or the end, at once.
+        // The server answers, or ends the connection, at once.
         stream.read_to_end(&mut Vec::new()).unwrap();
         udp(server.address()).send(&damaged[4..]).unwrap();
     }
@@ -423,7 +424,7 @@ fn a_connection_whose_calls_get_no_replies_is_not_idle() {
     let server = Server::builder(options).register(PROGRAM, 1, quiet).start().unwrap();
     let mut stream = tcp(server.address());
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    // Longer than the pause between two looks for idle connections.
+    // The calls go on for longer than the pause between two checks for idle connections.
     for xid in 0..60 {
         stream.write_all(&record(&call(xid, Procedure::new(PROGRAM, 1, 1), b""))).unwrap();
         let silent = stream.read(&mut [0]).unwrap_err();

@@ -1,4 +1,5 @@
-//! Plain ONC RPC over TCP: calls that come again over another connection, and shares of connections.
+//! Plain ONC RPC over TCP: calls that clients repeat over another connection, and each client's
+//! share of connections.
 
 mod common;
 
@@ -55,7 +56,7 @@ fn ask(server: &Server, call: &[u8]) -> Vec<u8> {
 fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let working = || {
         let other = rustix::thread::Uid::from_raw(OTHER_USER);
-        // Of this thread alone.
+        // This changes the user of this thread alone.
         rustix::thread::set_thread_res_uid(other, other, other).unwrap();
         work()
     };
@@ -68,14 +69,14 @@ fn a_call_that_comes_again_over_another_connection_is_answered_and_not_executed_
     let first = call(1, 7, COUNT, b"once");
     let mut unread = connect(&server);
     unread.write_all(&first).unwrap();
-    // Earlier the server wouldn't know whose connection it was.
+    // Don't close the connection earlier: the server couldn't ask the kernel for its user.
     common::eventually("it is executed", || service.executed() == 1);
     drop(unread);
     for _ in 0..3 {
         assert_eq!(ask(&server, &first), b"once");
     }
     assert_eq!(service.executed(), 1);
-    // Other calls, by their claimed user, number or arguments.
+    // These are other calls: their claimed users, numbers or arguments differ.
     for (uid, xid, args) in [(2, 7, b"once"), (1, 8, b"once"), (1, 7, b"2nd.")] {
         assert_eq!(ask(&server, &call(uid, xid, COUNT, args)), args);
     }
@@ -124,7 +125,7 @@ fn stays(server: SocketAddr, from: [u8; 4]) -> Option<TcpStream> {
     rustix::net::connect(&socket, &server).unwrap();
     let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // An answer shows that it has a place.
+    // An answer shows that the server accepted the connection.
     stream.write_all(&call(1, 1, 0, b"")).ok()?;
     stream.read_exact(&mut [0]).ok().map(|()| stream)
 }

@@ -14,8 +14,8 @@ use strait_flexrpc::{
 
 const LARGE: usize = 1_000_000;
 
-/// A port that leads to `first` until it has executed a call, whose answer is lost with it. From
-/// then on the port leads to `second`.
+/// A port that leads to the server `first` until it has executed a call; the call's answer is lost.
+/// From then on the port leads to `second`.
 fn successive(first: SocketAddr, executed: &Arc<Service>, second: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! Callers with keys of their own beside the cluster's. The key identifies the caller, and no
-//! caller can use another's session.
+//! Callers with keys of their own, beside callers with the cluster's key. The key identifies the
+//! caller, and no caller can use another's session.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -117,7 +117,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, CallError>) -> Refusal {
     }
 }
 
-/// Opens a session with this key, by hand.
+/// Opens a session with this key, by frames that the test makes.
 fn session(server: &Server, id: Option<&str>, key: &ClusterKey) -> SessionId {
     let (head, _, _) = Raw::tcp(server.address()).ask(&hello(id, key)).expect("a welcome");
     assert_eq!(head.kind, Kind::Welcome);
@@ -169,7 +169,7 @@ fn a_wrong_key_an_unknown_id_and_another_s_id_are_refused_alike() {
         ("alice", key_of("bob")),
         // The key is revoked, or expired.
         ("bob", key_of("bob")),
-        // The cluster's key is no caller's own.
+        // The server doesn't accept the cluster's key under the id of a caller's own key.
         ("alice", cluster_key()),
     ];
     for (id, key) in clients {
@@ -178,7 +178,7 @@ fn a_wrong_key_an_unknown_id_and_another_s_id_are_refused_alike() {
             assert_eq!(refusal, Refusal::Unauthenticated, "{id} by {transport:?}");
         }
     }
-    // Nor does a caller's own key count as the cluster's: without its id it is no key.
+    // A caller's own key doesn't count as the cluster's: without its id the server doesn't find it.
     let nameless = Client::new(ClientOptions { key: Some(key_of("alice")), ..ClientOptions::default() });
     assert_eq!(refused(echo(&nameless, &server, Transport::Tcp)), Refusal::Unauthenticated);
     assert_eq!(service.executed(), 0);
@@ -231,7 +231,7 @@ fn a_session_takes_frames_by_its_own_key_alone() {
         }
         let untagged = raw::frame(call(*session, 1), &[], b"forged");
         assert_eq!(Raw::tcp(server.address()).ask(&untagged).unwrap().0.status, UNAUTHENTICATED);
-        // That neither revokes the true call nor makes it a copy.
+        // The forged frames neither revoke the true call nor make it a duplicate.
         let sound = raw::tagged(call(*session, 1), &[], b"mine", own);
         assert_eq!(Raw::tcp(server.address()).ask(&sound).unwrap().0.kind, Kind::Value);
     }
@@ -310,11 +310,11 @@ fn a_caller_goes_on_after_the_server_restarted() {
         server.is_some()
     });
     let server = server.unwrap();
-    // One call may be in doubt; the next uses a new session.
+    // One call may have an unknown outcome; the next one uses a new session.
     eventually("it is served", || echo(&client, &server, Transport::Tcp).is_ok());
 }
 
-/// Else the holder would get the cluster's tag for its messages to other servers.
+/// Otherwise the holder would get the cluster's tag for its messages to other servers.
 #[test]
 fn chains_of_a_caller_with_a_key_of_its_own_lead_nowhere() {
     let users = users();
@@ -360,7 +360,7 @@ fn certified() -> Certified {
     }
 }
 
-/// Sends a frame by hand under TLS. Returns the answer's head.
+/// Sends a frame that the test made under TLS. Returns the answer's head.
 fn ask_by_tls(server: &Server, certified: &Certified, frame: &[u8]) -> Head {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certified.authority.clone()).unwrap();

@@ -1,25 +1,26 @@
-//! The paper's sections III and IV: the sentences about the system's behaviour, and a test of each.
-//! If this crate does better than the sentence, the test says so. These sentences don't hold here:
+//! The paper's sections III and IV: its sentences about the system's behaviour, and a test of each.
+//! If this crate does better than a sentence, the test says so. The following sentences don't hold
+//! here:
 //!
 //! - IV.A: "The calling worker which finishes the last subcall of the request dequeues the
-//!   corresponding entry." Here the worker that begins it does: later workers would inspect the
-//!   entry in vain.
-//! - IV.A: "The result is stored in pre-allocated area designated by the caller." Here it is
-//!   returned in its receive buffer, which costs no copy either.
-//! - IV.B: "returns an error code to the caller", if a connection breaks. Here only if no other
-//!   connection brings the call's answer.
-//! - IV.C: "The service worker monitor a set of socket descriptors using select()." Here by epoll,
-//!   which costs as much for a thousand as for one.
+//!   corresponding entry." Here the worker that begins the last subcall does: later workers would
+//!   find an entry without subcalls.
+//! - IV.A: "The result is stored in pre-allocated area designated by the caller." Here the result
+//!   is returned in its receive buffer, which needs no copy either.
+//! - IV.B: "returns an error code to the caller", if a connection breaks. Here the caller gets an
+//!   error only if it can't get the call's answer over another connection.
+//! - IV.C: "The service worker monitor a set of socket descriptors using select()." Here service
+//!   workers use epoll, which takes as long for a thousand connections as for one.
 //! - IV.C: "For TCP, FlexRPC supports unlimited payload size." Here it is limited, to 64 MiB by
 //!   default ([`limits::MESSAGE_BYTES`] gives the reason).
 //! - IV.D: "The requests with the same cid an pid are clustered to check related requests fast."
-//!   Here they are found by session and handle, and spread over the cache's shards, so a client's
-//!   threads don't contend for a lock.
+//!   Here the cache finds requests by session and handle, and spreads them over its shards. So a
+//!   client's threads don't contend for a lock.
 //!
-//! Section IV.E, the IDL, belongs to the stub generator. Sentences about threads that tests can't
-//! see from outside have unit tests beside those threads: the call request queue's counters in
-//! `client/workers.rs`, the pool in `net/pool.rs`, outcomes in `client/gather.rs`, the lifetime of
-//! cache entries in `proto/admission`, the bytes that a relay may pass on in `proto/relay.rs`.
+//! Section IV.E, the IDL, is the stub generator's. Behaviour of threads that these tests can't see
+//! from outside has tests in `src`: the call request queue in `orders/calling_workers.rs`, the pool
+//! in `net/pool.rs`, outcomes in `client/gather.rs`, the lifetime of cache entries in
+//! `proto/admission`, the bytes that a relay may pass on in `proto/relay.rs`.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -471,7 +472,7 @@ fn s4c_a_damaged_payload_is_asked_for_again() {
     }
 }
 
-/// The same from the caller's side: it repeats the same call.
+/// The same, from the caller's side: the caller repeats the same call.
 #[test]
 fn s4c_the_caller_sends_again_what_came_damaged() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -525,7 +526,7 @@ fn s4d_callers_with_the_same_handle_and_transaction_ids_are_told_apart() {
 /// result discarding the argument."
 #[test]
 fn s4d_of_a_call_the_result_is_kept_and_not_the_argument() {
-    // Room for twenty empty results with their heads, or a fiftieth of one argument.
+    // Room for twenty empty results with their heads, or for a fiftieth of one argument.
     let admission = AdmissionLimits { result_bytes: 2_000, ..AdmissionLimits::default() };
     let executed = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&executed);
@@ -620,8 +621,7 @@ fn s4d_a_call_of_an_earlier_incarnation_is_refused() {
     assert_eq!(service.executed(), 0);
 }
 
-/// And the caller of such a call, over UDP, can't know whether the earlier
-/// incarnation executed it.
+/// The caller of such a call can't know, over UDP, whether the earlier incarnation executed it.
 #[test]
 fn s4d_a_call_sent_before_a_restart_is_in_doubt() {
     let service = Arc::new(Service::default());

@@ -1,4 +1,4 @@
-//! Every hop knows for which request a call is made.
+//! Every callee learns for which request a call is made.
 
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use strait_flexrpc::{
 };
 
 const TELL: Procedure = Procedure::new(7, 1, 1);
-/// Asks the callee on the port in its argument.
+/// A procedure that calls the callee on the port in its argument.
 const ASK_ANOTHER: Procedure = Procedure::new(7, 1, 2);
 
 /// A server that answers with the request it works for.

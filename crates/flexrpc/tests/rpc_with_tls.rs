@@ -1,5 +1,5 @@
-//! RPC with TLS (RFC 9289): a caller asks by AUTH_TLS, and TLS begins on the same connection. The other
-//! end of some tests is OpenSSL, by Python.
+//! RPC with TLS (RFC 9289): a caller asks by AUTH_TLS, and TLS begins on the same connection. In
+//! some tests, the other side is OpenSSL, driven by Python.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ fn a_caller_and_a_callee_negotiate_tls() {
     }
     let large = vec![7; 1 << 20];
     assert_eq!(handle.call(IS_ENCRYPTED, &[&large]).unwrap(), 1_u32.to_be_bytes()[..]);
-    // In the clear nobody may call.
+    // The server rejects callers without TLS.
     let mut plain = Client::default().onc_handle(server.address(), Transport::Tcp);
     let too_weak = CallError::NotExecuted(Refusal::RejectedCredentials(5));
     assert!(too_weak.to_string().contains("AUTH_TOOWEAK"), "{too_weak}");
@@ -78,13 +78,13 @@ fn a_caller_with_tls_calls_nobody_who_lacks_it() {
     assert_eq!(handle.call(IS_ENCRYPTED, &[]), refused(Refusal::TlsUnavailable));
     let mut handle = client.onc_handle(server.address(), Transport::Udp);
     assert_eq!(handle.call(IS_ENCRYPTED, &[]), refused(Refusal::TlsRequired));
-    // A certificate from somebody else.
+    // A server with a certificate that the client doesn't trust.
     let server = Certified::new().server(false);
     let mut handle = client.onc_handle(server.address(), Transport::Tcp);
     assert_eq!(handle.call(IS_ENCRYPTED, &[]), refused(Refusal::Untrusted));
 }
 
-/// Calls by OpenSSL: `probe.py PORT AUTHORITY`.
+/// A client that calls by OpenSSL: `probe.py PORT AUTHORITY`.
 const PROBE: &str = r#"
 import socket, ssl, struct, sys
 def record(sock, message):

@@ -1,4 +1,4 @@
-//! Calls to silent callees fail early, however much time they have left.
+//! Calls to callees that became silent fail early, even if they have much time left.
 
 mod common;
 #[path = "common/raw.rs"]
@@ -99,7 +99,7 @@ fn a_callee_that_takes_nothing_in_counts_as_silent_though_its_host_is_well() {
     let callee = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
         let calling = scope.spawn(|| {
-            // More than sockets buffer.
+            // More bytes than the sockets buffer.
             client().handle(callee, Transport::Tcp)?.call_with(
                 procedure(ECHO),
                 &[&vec![1; 48 << 20]],

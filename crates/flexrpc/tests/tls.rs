@@ -1,4 +1,4 @@
-//! TLS with real certificates: the trusted peers, the refusals with their reasons, and calls that
+//! TLS with real certificates: which peers are trusted, refusals and their reasons, and calls that
 //! work as without TLS.
 
 mod common;
@@ -152,7 +152,7 @@ fn an_answer_that_is_not_taken_for_long_is_there_whole_in_the_end() {
     let head = Call { xid: 1, procedure: procedure(ECHO), credentials: Credentials::None }.encode();
     let mut stream = by_hand(&certified, server.address());
     stream.write_all(&[&mark(head.len() + args.len()), &head[..], &args].concat()).unwrap();
-    // Meanwhile other callers get service: no worker waits for this one.
+    // Other callers get service during this: no worker waits for this one.
     let client = by(certified.trusting());
     for _ in 0..50 {
         assert_eq!(echo(&client, server.address(), b"well").unwrap(), "well");
@@ -229,7 +229,7 @@ fn a_client_that_wants_tls_sends_nothing_in_the_clear() {
     assert_eq!(refused(echo(&client, server.address(), b"")), Refusal::TlsUnavailable);
     let udp = client.call(server.address(), Transport::Udp, procedure(ECHO), &[]);
     assert_eq!(refused(udp), Refusal::TlsRequired);
-    // Nor to a peer that answers in another protocol, or not at all.
+    // The client doesn't call a peer that answers in another protocol, or not at all.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let other = std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"220 mail ready\r\n"));
@@ -558,7 +558,7 @@ fn once_tls_is_set_chains_are_passed_on_by_no_connection_that_was_made_before() 
     first.set_tls(certified.server(), Some(certified.trusting())).unwrap();
     assert!(chain(&by(certified.trusting())).iter().all(Outcome::is_value));
     assert_eq!(*seen.lock().unwrap(), [false, true]);
-    // Nor to a callee that it trusted before.
+    // The first callee doesn't pass a call on to a callee that it no longer trusts.
     first.set_tls(certified.server(), Some(Certified::new().trusting())).unwrap();
     assert_eq!(chain(&by(certified.trusting()))[1], Outcome::NotExecuted(Refusal::Untrusted));
 }

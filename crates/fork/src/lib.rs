@@ -6,19 +6,19 @@
 //!   a value of its maker ── Process ── is_this()? ──────────┘
 //! ```
 //!
-//! Process ids don't tell: in a PID namespace of its own, a child may have its parent's. And asking for
-//! the id is a system call.
+//! Process ids aren't enough: in a new PID namespace, a child may have the same id as its parent. And
+//! getpid(2) is a system call.
 //!
 //! The handler also works in a library that `dlopen` loads: glibc links `pthread_atfork` into the library
 //! itself, so it registers the handler as this library's, and `dlclose` removes it before it unmaps the
 //! code. A library that is loaded again begins with fresh statics, and registers its handler again.
 //!
-//! vfork(2), `_Fork` and the bare system calls run no handlers. POSIX leaves their children, and the
-//! handlers of others, only the async-signal-safe functions. So they must not use what relies on this
-//! crate.
+//! vfork(2), `_Fork` and direct system calls run no handlers, so this crate doesn't notice their children.
+//! In these children, and in the fork handlers of other libraries, POSIX allows only async-signal-safe
+//! functions. Code that relies on this crate must not run there.
 //!
-//! It must never take a lock, which a thread of the parent could hold at a fork, or call the system after
-//! the first question.
+//! This crate must never take a lock, because another thread of the parent may hold it at the fork. After
+//! the first question, it must make no system call, unless the handler couldn't be registered.
 //!
 //! ```
 //! use strait_fork::Process;
@@ -33,37 +33,37 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Number of forks between the process that loaded this code and this one.
 static FORKS: Count = Count(AtomicU32::new(0));
 
-/// A cache line of its own: each remote call reads it, and no value beside it is to slow that by its
-/// writes.
+/// The counter has its own cache line: each remote call reads it, and writes to a neighbouring value would
+/// slow these reads.
 #[repr(align(64))]
 struct Count(AtomicU32);
 
-/// A process, as told apart from those that it was forked from.
+/// Identifies a process, and distinguishes it from its children that fork(2) made.
 #[derive(Debug, Clone, Copy)]
 pub struct Process(Told);
 
 #[derive(Debug, Clone, Copy)]
 enum Told {
-    /// By its number of forks.
+    /// By the number of forks.
     Forks(u32),
-    /// By its id, for want of a handler.
+    /// By the process id, because the handler couldn't be registered.
     Id(u32),
 }
 
 impl Process {
-    /// The current process. If there is no memory for the handler, the process id tells it from its
-    /// children: with a system call for each question, and not if they have the same id.
+    /// The current process. If there is no memory for the handler, the process id identifies it instead:
+    /// then each question costs a system call, and a child with the same id isn't noticed.
     pub fn this() -> Self {
         Self::watched().unwrap_or_else(|_| Self(Told::Id(std::process::id())))
     }
 
-    /// The current process, with the handler in place.
+    /// The current process. Registers the handler, if that hasn't happened yet.
     ///
     /// # Errors
     /// There is no memory for the handler.
     pub fn watched() -> io::Result<Self> {
-        // Two threads at once may register the handler twice. A child's count then rises by two, and
-        // differs all the same.
+        // If two threads call this at once, both may register the handler. A child's count then rises by
+        // two, so it still differs from its parent's.
         static WATCHED: AtomicBool = AtomicBool::new(false);
         if !WATCHED.load(Ordering::Acquire) {
             // SAFETY: in the child the handler only changes an atomic, which is async-signal-safe. The

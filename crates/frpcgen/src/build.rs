@@ -8,9 +8,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs, io};
 
-/// Reasons why there is no output.
+/// The reason why there is no output.
 pub enum Error {
-    /// The source is wrong.
+    /// The source has errors.
     Source(Diagnostics),
     /// A file can't be read or written.
     File {
@@ -19,7 +19,7 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// The caller isn't a build script.
+    /// `OUT_DIR` isn't set, so the caller isn't a build script.
     NoOutDir,
 }
 
@@ -33,8 +33,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// The message for people, on a line of its own. Build scripts unwrap, or return the error from
-/// `main`, and cargo shows the printed form.
+/// Shows the message for people, on a separate line: build scripts unwrap the error or return it from `main`,
+/// and then cargo shows this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")
@@ -49,8 +49,8 @@ impl From<Diagnostics> for Error {
     }
 }
 
-/// Compiles `foo.x` to `$OUT_DIR/foo.rs` in a build script, and names the source files to cargo,
-/// which then reruns the script after changes.
+/// Compiles `foo.x` to `$OUT_DIR/foo.rs` in a build script. Tells cargo the source files, so that cargo
+/// reruns the script after changes.
 ///
 /// # Errors
 /// The source has errors, or a file can't be read or written.
@@ -63,7 +63,7 @@ pub fn compile(path: impl AsRef<Path>) -> Result<(), Error> {
 pub struct Generated {
     /// The Rust code.
     pub code: String,
-    /// Warnings about names that its users may trip over.
+    /// Warnings about names that can surprise users of the code.
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -77,7 +77,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Searches for included files here, after the including file's own directory.
+    /// Adds a directory to search for included files, after the including file's own directory.
     #[must_use]
     pub fn include_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.include_dirs.push(directory.into());
@@ -91,15 +91,15 @@ impl Builder {
         self
     }
 
-    /// Takes types and numbers that a source mentions but doesn't define from this file. It is in
-    /// the RPC language too: `typedef unsigned hyper time_t;`.
+    /// Takes types and numbers that a source uses but doesn't define from this file. The file is in the RPC
+    /// language, too, for example: `typedef unsigned hyper time_t;`.
     #[must_use]
     pub fn types(mut self, path: impl Into<PathBuf>) -> Self {
         self.types.push(path.into());
         self
     }
 
-    /// Suppresses warnings, for interfaces whose names are set by others.
+    /// Suppresses warnings. Use it for interfaces whose names you can't change.
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
@@ -132,7 +132,7 @@ impl Builder {
         self.file(path.as_ref()).map(|(generated, _)| generated)
     }
 
-    /// Generates the Rust code for a text, which errors and output call `name`.
+    /// Generates the Rust code for a text. Errors and output refer to it by `name`.
     ///
     /// # Errors
     /// The source has errors.
@@ -153,7 +153,7 @@ impl Builder {
         self.c_from(path, text, output, style)
     }
 
-    /// Generates one of rpcgen's C files for a text, which errors and output call `name`.
+    /// Generates one of rpcgen's C files for a text. Errors and output refer to it by `name`.
     ///
     /// # Errors
     /// The source has errors.
@@ -209,7 +209,8 @@ impl Builder {
     }
 }
 
-/// Writes only a changed file: a new time would rebuild the crates that include it.
+/// Writes a file only if its content changes: a new modification time would rebuild the crates that include
+/// it.
 pub(crate) fn write(path: &Path, code: &str) -> Result<(), Error> {
     if fs::read(path).is_ok_and(|found| found == code.as_bytes()) {
         return Ok(());

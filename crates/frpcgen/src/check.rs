@@ -1,5 +1,5 @@
-//! Checks definitions and makes a model of them: every name is known, every number in range, none
-//! defined twice, no type of infinite size.
+//! Checks definitions, and makes a model of them. In a model, each name is known and defined once, each
+//! number is within its range, and no type has an infinite size.
 
 use crate::cycles;
 use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN};
@@ -37,7 +37,7 @@ pub fn check(sources: &Sources, definitions: &[Definition]) -> Result<Model, Dia
         if let Err(error) = checker.definition(definition, &mut model) {
             checker.errors.push(error);
             if is_type(&definition) {
-                // Keeps the indexes right; a model with errors produces no code.
+                // A placeholder keeps the indexes right. A model with errors produces no code.
                 let body = TypeBody::Struct(Vec::new());
                 model.types.push(TypeDefinition { name: definition.name.clone(), body });
             }
@@ -54,9 +54,9 @@ struct Checker<'a> {
     sources: &'a Sources,
     scope: Scope<'a>,
     types: HashMap<&'a str, (usize, &'a Definition)>,
-    /// Typedefs that are replaced by their meaning.
+    /// Typedefs that are replaced by the types that they name.
     in_place: HashMap<&'a str, &'a Declaration>,
-    /// By program number and version number.
+    /// The program with each program number and version number.
     served: HashMap<(u32, u32), &'a Name>,
     errors: Vec<Diagnostic>,
 }
@@ -118,7 +118,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Records an error, if there is one, so that the check can continue behind it.
+    /// Records an error, if there is one, so that the check can continue after it.
     fn noted<T>(&mut self, checked: Checked<T>) -> Option<T> {
         match checked {
             Ok(holds) => return Some(holds),
@@ -164,7 +164,7 @@ impl<'a> Checker<'a> {
             Some(None) => Some(None),
             None => None,
         };
-        // It covers values without a case of their own, and there may be none.
+        // The default covers the values without a case. If there are none, there is no default.
         let default = default.filter(|_| !allowed.are_covered_by(&seen));
         Ok(Union { discriminant, cases, default })
     }
@@ -200,7 +200,7 @@ impl<'a> Checker<'a> {
             return refused();
         }
         let mut base = &declaration.base;
-        // Follows typedefs of typedefs. A circle of them is a separate error.
+        // Follows typedefs of typedefs. `cycles` reports circles of them.
         for _ in 0..=self.types.len() {
             let range = match self.primitive(base) {
                 Some(Primitive::I8) => -0x80..=0x7f,
@@ -277,7 +277,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Also finds primitives behind the names of C's headers.
+    /// The primitive type of a base, also if it is named by a typedef of C's headers.
     fn primitive(&self, base: &Base) -> Option<Primitive> {
         match &base.kind {
             BaseKind::Primitive(primitive) => Some(*primitive),
@@ -304,8 +304,8 @@ impl<'a> Checker<'a> {
         versions.collect()
     }
 
-    /// Several programs may have one number, so that a file can add a version to an included
-    /// program. Each version belongs to one of them.
+    /// Refuses a version that another program with the same number also has. Several programs can have the
+    /// same number, so that a file can add a version to an included program.
     fn versions_once(&mut self, name: &'a Name, number: u32, versions: &[Version], at: Span) -> Checked<()> {
         for version in versions {
             if let Some(first) = self.served.insert((number, version.number), name) {
@@ -342,7 +342,7 @@ impl<'a> Checker<'a> {
         Ok(Procedure { name, number, result, arguments, written })
     }
 
-    /// Refuses a second `item`, with this message.
+    /// Refuses an `item` that is in `seen`, with this message.
     fn once<T: Eq + Hash>(&self, seen: &mut HashSet<T>, item: T, at: Span, message: String) -> Checked<()> {
         if seen.insert(item) { Ok(()) } else { Err(self.error(at, message)) }
     }
@@ -385,7 +385,7 @@ impl Values {
         }
     }
 
-    /// Whether `some`, which are among these values, are all of them.
+    /// Whether `some`, a subset of these values, has all of them.
     fn are_covered_by(&self, some: &HashSet<i128>) -> bool {
         match self {
             Self::Range(range) => (range.end() - range.start()).cast_unsigned() < some.len() as u128,

@@ -1,4 +1,4 @@
-//! Types that contain themselves: by value, their size is infinite.
+//! Finds types that contain themselves by value, so that their size is infinite.
 
 use crate::MAX_NESTING;
 use crate::diagnostic::{Diagnostic, MAX_SHOWN};
@@ -9,7 +9,7 @@ use crate::source::Sources;
 /// too deep for a stack.
 pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
     let by_value: Vec<Vec<usize>> = model.types.iter().map(|kind| by_value(&kind.body)).collect();
-    // Typedefs stay names in Rust, where no alias may mention itself, even behind a pointer.
+    // Typedefs become aliases in Rust. A Rust alias can't refer to itself, even behind a pointer.
     let by_alias = model.types.iter().map(|kind| match &kind.body {
         TypeBody::Alias(aliased) => all(aliased).filter(|index| is_alias(model, *index)).collect(),
         _ => Vec::new(),
@@ -17,7 +17,7 @@ pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
     let by_alias: Vec<Vec<usize>> = by_alias.collect();
     let mut errors = Vec::new();
     let infinite = "contains itself, so its size is infinite: use a pointer (*) or a variable array";
-    let circular = "leads back to itself with no struct or union between";
+    let circular = "is a typedef of itself, without a struct or union in between";
     for (edges, message) in [(&by_value, infinite), (&by_alias, circular)] {
         let depths = depths(edges);
         for (kind, depth) in model.types.iter().zip(depths) {
@@ -35,7 +35,7 @@ pub fn check(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
             }
         }
         if !errors.is_empty() {
-            break; // the second check would repeat the errors in other words
+            break; // the second check would report the same errors in other words
         }
     }
     errors
@@ -66,7 +66,7 @@ fn in_line(kind: &Type) -> Option<usize> {
     }
 }
 
-/// The definition that a type mentions, by value or otherwise.
+/// The definition that a type refers to, by value or behind a pointer or an array.
 fn all(kind: &Type) -> impl Iterator<Item = usize> {
     let mut kind = kind;
     loop {
@@ -78,8 +78,8 @@ fn all(kind: &Type) -> impl Iterator<Item = usize> {
     }
 }
 
-/// The depth of the graph from each node; `None` for nodes in or before a circle. Without
-/// recursion, since the graph may be as deep as a file is long.
+/// The longest path from each node of the graph; `None` for nodes that reach a circle. It doesn't use
+/// recursion, since the graph can be as deep as a file is long.
 fn depths(edges: &[Vec<usize>]) -> Vec<Option<usize>> {
     let mut open: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut users = vec![Vec::new(); edges.len()];

@@ -1,9 +1,9 @@
-//! Errors and warnings about a source file, in the form that people read.
+//! Errors and warnings about a source file, with their texts for people.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Most errors shown at once; later ones are mostly consequences.
+/// Most errors that are shown at once. Later ones are mostly consequences of the first.
 pub(crate) const MAX_SHOWN: usize = 20;
 
 /// Longest part of a line that is shown, in characters.
@@ -14,7 +14,7 @@ const MAX_LINE: usize = 200;
 pub enum Severity {
     /// The source yields no code.
     Error,
-    /// The source yields code, with a trap for its users.
+    /// The source yields code, but something in it can surprise its users.
     Warning,
 }
 
@@ -23,7 +23,7 @@ pub enum Severity {
 pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
-    /// The file.
+    /// The source file.
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -31,14 +31,14 @@ pub struct Diagnostic {
     pub column: usize,
     /// Length of the marked part of the line, in characters.
     pub length: usize,
-    /// The line.
+    /// The text of the line.
     pub source_line: String,
     /// Description of the problem.
     pub message: String,
 }
 
 impl Diagnostic {
-    /// The place and the message, without the line.
+    /// The place and the message, without the line's text.
     pub(crate) fn head(&self) -> String {
         let severity = match self.severity {
             Severity::Error => "error",

@@ -6,9 +6,9 @@ use crate::source::{Sources, Span};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     Word(String),
-    /// The value, if it fits; the sign is a token of its own.
+    /// The value. A sign is a separate token.
     Number(u64),
-    /// The content, escapes resolved.
+    /// The string's content, with escapes resolved.
     Text(String),
     Punctuation(&'static str),
     /// A line that begins with `%`, without the `%`.
@@ -16,7 +16,7 @@ pub enum Kind {
     /// A line that begins with `#`. The directive's words follow, up to `EndOfLine`.
     Hash,
     EndOfLine,
-    /// Text outside the language: an error, unless `#if` skips it.
+    /// Text that isn't in the language. It is an error unless `#if` skips it.
     Wrong(Box<Diagnostic>),
 }
 
@@ -32,13 +32,13 @@ impl Token {
     }
 }
 
-/// Punctuation of the language, then of `#if` alone. Longer ones first.
+/// Punctuation of the language and of `#if`. Longer ones come first, so that they match first.
 const PUNCTUATION: [&str; 28] = [
     "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "{", "}", "(", ")", "[", "]", "<", ">", ";", ":", ",",
     "=", "*", "-", "+", "!", "/", "&", "|", "~",
 ];
 
-/// The tokens of a file. Only directives keep their line ends.
+/// The tokens of a file. Line ends are tokens only after directives.
 pub fn tokens(sources: &Sources, file: usize) -> Result<Vec<Token>, Diagnostic> {
     Lexer { sources, file, rest: sources.text(file), line: 0, column: 0, directive: false, out: Vec::new() }
         .run()
@@ -123,7 +123,7 @@ impl<'a> Lexer<'a> {
             Kind::Word(text.to_owned())
         } else {
             let shown = next.escape_debug();
-            return Err(self.error(at, 1, format!("the RPC language has no '{shown}'")));
+            return Err(self.error(at, 1, format!("'{shown}' isn't a character of the RPC language")));
         })
     }
 
@@ -134,7 +134,7 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self, at: Span) -> Result<Kind, Diagnostic> {
         let text = self.word();
-        // rpcgen hands numbers to the C compiler, so they may have C's suffixes.
+        // rpcgen passes numbers on to the C compiler, so they can have C's suffixes.
         let digits = text.trim_end_matches(['u', 'U', 'l', 'L']);
         let (digits, radix) = match digits.as_bytes() {
             [b'0', b'x' | b'X', ..] => (&digits[2..], 16),
@@ -172,7 +172,7 @@ impl<'a> Lexer<'a> {
         });
         let Some(length) = end.flatten() else {
             if self.directive {
-                // An apostrophe in #error's text is no quote.
+                // An apostrophe in the text of #error isn't a quote.
                 self.advance(1);
                 return Ok(Kind::Word(quote.to_string()));
             }
@@ -183,7 +183,7 @@ impl<'a> Lexer<'a> {
         match (quote, characters.next(), characters.next()) {
             ('\'', Some(only), None) if only.is_ascii() => Ok(Kind::Number(only as u64)),
             ('\'', ..) if !self.directive => {
-                Err(self.error(at, length, "a character constant is one ASCII character"))
+                Err(self.error(at, length, "a character constant must have exactly one ASCII character"))
             }
             _ => Ok(Kind::Text(content)),
         }
@@ -217,7 +217,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Length up to the end of the line; a backslash continues it on the next line.
+/// Length up to the end of the line. A backslash at the end continues the line.
 fn verbatim_length(text: &str) -> usize {
     let mut ends = text.match_indices('\n').map(|(end, _)| end);
     let is_last = |end: &usize| !text[..*end].trim_end_matches('\r').ends_with('\\');

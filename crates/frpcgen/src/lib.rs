@@ -1,25 +1,25 @@
-//! The compiler from the RPC language to code, `rpcgen`'s successor.
+//! Compiles interfaces in the RPC language to Rust or C code. It is `rpcgen`'s successor.
 //!
 //! ```text
 //!   foo.x ─ preprocess ─→ tokens ─ parse ─→ Specification ─ check ─→ Model ─ rust ─→ foo.rs
 //!           #include, #define, #if        ↑  as written │       checked, named for Rust
 //!                                         │             └─ c ─→ foo.h, foo_xdr.c, foo_clnt.c, foo_svc.c
-//!                                      library: definitions that foo.x lacks
+//!                                      library: definitions that foo.x uses but lacks
 //! ```
 //!
-//! The language is that of RFC 5531 and RFC 4506, with rpcgen's extensions: `unsigned` alone,
-//! `char` and `short`, enums that count by themselves, string constants, procedures of several
-//! arguments. It has its own preprocessor, since not every machine that builds Rust has a C
-//! compiler. It knows the symbols `RPC_HDR`, `RPC_XDR`, `RPC_SVC`, `RPC_CLNT` and `RPC_TBL`. For
-//! Rust only `RPC_HDR` is defined, since the header holds the types. Lines that begin with `%` are
-//! for C output only, but `library` reads numbers and headers from them. For C, each output defines
-//! rpcgen's symbol, and the C compiler resolves names (`docs/flexrpc-c.md`).
+//! The language is that of RFC 5531 and RFC 4506, with rpcgen's extensions: `unsigned` alone, `char` and
+//! `short`, enum members without values, string constants, procedures with several arguments. frpcgen has its
+//! own preprocessor, since not every machine that builds Rust has a C compiler. As in rpcgen, a source can
+//! test the symbols `RPC_HDR`, `RPC_XDR`, `RPC_SVC`, `RPC_CLNT` and `RPC_TBL`. For Rust, frpcgen defines only
+//! `RPC_HDR`, since headers have the types. For C, it defines the symbol of the output, and the C compiler
+//! resolves names (`docs/flexrpc-c.md`). Lines that begin with `%` go only to C output, but `library` reads
+//! numbers and headers from them.
 //!
-//! rpcgen leaves each name that a source doesn't define to the C compiler. frpcgen looks for its
-//! definition in this order: a file given by `--types`; a line `%#define NAME NUMBER`; the `foo.x`
-//! behind `%#include "foo.h"`; the table of C's names (`c_types.x`). If none of them has it, the name
-//! is an error in a source without lines for the C compiler. In a source with such lines, frpcgen
-//! warns: a type becomes an enum without values, a limit isn't checked.
+//! If a source doesn't define a name, rpcgen leaves it to the C compiler. frpcgen searches for the name's
+//! definition in this order: a file given by `--types`; a line `%#define NAME NUMBER`; the `foo.x` that
+//! belongs to `%#include "foo.h"`; the table of C's names (`c_types.x`). If none of them defines the name, it
+//! is an error in a source without lines for the C compiler. In a source with such lines, it is a warning: an
+//! unknown type becomes an enum without values, and an unknown limit isn't checked.
 //!
 //! A crate that calls or serves the interface of `idl/foo.x` depends on the package
 //! `strait-flexrpc`. Its build dependency is `strait-frpcgen`, whose library is named `frpcgen`:
@@ -31,12 +31,12 @@
 //! strait-frpcgen = { path = "…/crates/frpcgen" }
 //! ```
 //!
-//! The code of a file without a program, with types or constants alone, needs `strait-xdr`
-//! (`crates/xdr`) instead of `strait-flexrpc`. The crate's edition is 2018 or later: in earlier
-//! ones, paths like `::std` mean something else.
+//! If a file has only types and constants, and no program, its code needs `strait-xdr` (`crates/xdr`) instead
+//! of `strait-flexrpc`. The crate's edition must be 2018 or later, since paths like `::std` mean something
+//! else in earlier editions.
 //!
 //! Call the compiler in the build script, and put `include!(concat!(env!("OUT_DIR"), "/foo.rs"))`
-//! into a module of its own:
+//! into a separate module:
 //!
 //! ```no_run
 //! fn main() -> Result<(), frpcgen::Error> {
@@ -44,30 +44,29 @@
 //! }
 //! ```
 //!
-//! Or by hand: `cargo run -p strait-frpcgen -- idl/foo.x -o foo.rs`.
+//! Or run it by hand: `cargo run -p strait-frpcgen -- idl/foo.x -o foo.rs`.
 //!
-//! Version 1 of `program FOO_PROGRAM` (or `FOO_PROG`, or `FOO`) yields four items. A callee
-//! implements the trait `FooV1Service`. `FooV1Server` turns it into a service that a server
-//! registers. `FooV1Client` calls one callee, and `FooV1Callees` calls several in parallel or along
-//! a chain. `tests/idl/tests/first_steps.rs` shows all of them on one page. An `Arc` of a service
-//! is a service too: with `FooV1Server(Arc::clone(&state))` several versions, or servers, share a
-//! state.
+//! Version 1 of `program FOO_PROGRAM` (or `FOO_PROG`, or `FOO`) yields four items. A callee implements the
+//! trait `FooV1Service`. `FooV1Server` turns it into a service that a server registers. `FooV1Client` calls
+//! one callee, and `FooV1Callees` calls several in parallel or along a chain.
+//! `tests/idl/tests/first_steps.rs` shows all of them on one page. An `Arc` of a service is a service, too:
+//! with `FooV1Server(Arc::clone(&state))`, several versions or servers share one state.
 //!
 //! | in the `.x` | in Rust |
 //! | --- | --- |
-//! | `int`, `hyper`, `double`, `bool`; `typedef`, `struct` | `i32`, `i64`, `f64`, `bool`; an alias; a struct with the same fields. Scalars pass by value, all else by reference |
-//! | `FOO_ADD`, `fooAdd`; keywords | `foo_add`, for types `FooAdd`; `r#type`, and `self_` where Rust has no `r#self`. Two names that are one in Rust are an error |
-//! | procedures `NEW`, `INTO`, `TRY_INTO` | `new_`, `into_`, `try_into_`, since `FooV1Client` has a `new`, and every type has the others; arguments `to` and `call` are `to_` and `call_` |
+//! | `int`, `hyper`, `double`, `bool`; `typedef`, `struct` | `i32`, `i64`, `f64`, `bool`; an alias; a struct with the same fields. Scalars are passed by value, other types by reference |
+//! | `FOO_ADD`, `fooAdd`; keywords | `foo_add` (`FooAdd` for types); `r#type`; `self` becomes `self_`, since Rust doesn't allow `r#self`. It is an error if two names become the same name in Rust |
+//! | procedures `NEW`, `INTO`, `TRY_INTO` | `new_`, `into_`, `try_into_`, since `FooV1Client` has its own `new`, and each type has the other two; arguments `to` and `call` become `to_` and `call_` |
 //! | types `result`, `option`, `vec`, `String`, `box`, `some`, `none`, `ok`, `err` | `Result` and so on, with a warning: with `use foo::*` they hide the standard library's. `use foo` hides nothing, and the generated code works either way; `Builder::quiet` suppresses the warning |
 //! | `enum unit { UNIT_METRE = 1 }` | `enum Unit { Metre = 1 }`: a prefix equal to the type's name is dropped |
 //! | `string`, `opaque<>` | `xdr::Text` (bytes, `as_str` where they are UTF-8), `xdr::Opaque`; both borrow or share |
 //! | `opaque[n]`, `t a[n]`, `t a<>` | `[u8; n]`, `[t; n]`, `Vec<t>`; `Opaque` and `Vec` for large `n`, too |
 //! | `t *a` | `Option<t>`, in a `Box` where `t` is large or contains itself |
-//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` only as `t *` and `next` comes last; else the struct stays as it is, nested 128 deep at most, or 64 KiB of structs, with 16 bytes for each field at least |
-//! | `union` | an enum with a variant for each case; `Default` carries the discriminant, but can't be sent with one that has a case of its own; if each value has a case there is no `Default` |
+//! | a list, `struct t { …; t *next; }` | `Vec<t>` without `next`, of any length, if the source uses `t` only as `t *` and `next` comes last. Otherwise, the struct stays as it is: values nest at most 128 deep, and have at most 64 KiB of nested structs, where each field counts at least 16 bytes |
+//! | `union` | an enum with a variant for each case. `Default` has the discriminant; it can't be sent with a discriminant that has another case. If each value has a case, there is no `Default` |
 //!
-//! This crate must never panic, hang or take unbounded memory over any input; write code that
-//! doesn't compile; or write two different outputs for one input.
+//! This crate must never: panic, hang or take unbounded memory on any input; write code that doesn't compile;
+//! write different outputs for the same input.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -92,10 +91,10 @@ pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 /// Largest source file. The largest known protocols (NFS 4.2) have 200 KB.
 pub const MAX_FILE_BYTES: usize = 4 << 20;
 
-/// Most tokens after preprocessing; macros could otherwise grow without end.
+/// Most tokens that preprocessing handles. Without a limit, macros could expand without end.
 pub const MAX_TOKENS: usize = 1 << 20;
 
-/// Deepest `#include`, and deepest `#if`.
+/// Deepest nesting of `#include`, and of `#if`.
 pub const MAX_INCLUDE_DEPTH: usize = 16;
 
 /// Deepest nesting of definitions inside each other.

@@ -1,9 +1,9 @@
-//! Names that a source mentions and doesn't define. rpcgen accepts any name and leaves it to the C
-//! compiler. frpcgen searches for a definition, in this order:
+//! Finds definitions of names that a source uses but doesn't define. rpcgen leaves such names to the C
+//! compiler. frpcgen searches for a definition in this order:
 //!
 //! 1. the files that the user gives (`--types`),
 //! 2. the source's own lines for the C compiler, `%#define NAME NUMBER` and `%#define NAME TYPE`,
-//! 3. the `.x` file behind a header: `foo.x` beside the source for `%#include "foo.h"`,
+//! 3. the `.x` file that belongs to a header: for `%#include "foo.h"`, `foo.x` in the source's directory,
 //! 4. the table of C's names, `c_types.x`.
 //!
 //! Only needed definitions enter the model.
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// The names that C headers define, with their meaning in .x files.
 const C_TYPES: &str = include_str!("c_types.x");
 
-/// Most headers that are followed. Real interfaces name some twenty.
+/// Most headers whose `.x` files are searched. Real interfaces include some twenty.
 const MAX_HEADERS: usize = 256;
 
 /// The places to search.
@@ -33,7 +33,7 @@ pub struct Places<'a> {
     pub defined: &'a [(String, String)],
 }
 
-/// Reads a file's definitions with all that they need. Warns about names without a definition.
+/// Reads a file's definitions, and adds those that they need. Warns about names without a definition.
 pub fn read(
     sources: &mut Sources,
     file: usize,
@@ -51,7 +51,7 @@ pub fn read(
     let (mut definitions, verbatim) = library.parse(file)?;
     without_repeats(&mut definitions);
     library.complete(&mut definitions, &verbatim)?;
-    // In any branch of `#ifdef`, since a branch may be for another output of rpcgen.
+    // Lines in any branch of `#ifdef` count, since a branch may be for another output of rpcgen.
     let speaks_to_c = sources.text(file).lines().any(|line| line.starts_with('%'));
     let warnings = if speaks_to_c { foreign::replace(sources, &mut definitions) } else { Vec::new() };
     Ok((definitions, warnings))
@@ -77,7 +77,7 @@ struct Library<'a> {
     read: Vec<Definition>,
     /// For each name, the index of its definition in `read`.
     found: HashMap<String, usize>,
-    /// A stack: the last is read next.
+    /// Places that haven't been read yet. The last one is read next.
     open: Vec<Open>,
     headers: usize,
     opened: HashSet<PathBuf>,
@@ -95,7 +95,7 @@ impl Library<'_> {
         Ok((parse::parse(self.sources, &tokens)?, verbatim))
     }
 
-    /// Adds the definitions that these mention but don't define.
+    /// Adds the definitions of names that these definitions use but don't define.
     fn complete(
         &mut self,
         definitions: &mut Vec<Definition>,
@@ -119,7 +119,7 @@ impl Library<'_> {
                 continue;
             }
             let Some(definition) = self.find(&name)? else {
-                known.insert(name); // once is enough, since nothing defines it
+                known.insert(name); // nothing defines it, so don't search for it again
                 continue;
             };
             known.extend(defined_names(&definition).map(str::to_owned));
@@ -170,7 +170,7 @@ impl Library<'_> {
         self.read.push(definition);
     }
 
-    /// Reads numbers and types that lines define, and the headers that they include.
+    /// Reads the numbers and types that these lines define, and notes the headers that they include.
     fn verbatim(&mut self, lines: &[Verbatim]) {
         for line in lines {
             if let Some(definition) = self.define(line) {
@@ -201,7 +201,7 @@ impl Library<'_> {
         Some(Definition { name, body: Body::Constant(Constant::Sum(value, add)), in_place: false })
     }
 
-    /// The `.x` from which a header is made, by its path as written or by its file name.
+    /// The `.x` file that belongs to a header. Searches for the path as written, and for the file name alone.
     fn header(&mut self, line: &Verbatim) -> Result<Option<usize>, Diagnostics> {
         let Some(name) = header(&line.text) else { return Ok(None) };
         let name = Path::new(name).with_extension("x");
@@ -212,7 +212,7 @@ impl Library<'_> {
             [Some(name.as_path()), alone].into_iter().flatten().map(|name| directory.join(name))
         });
         let Some(path) = paths.find(|path| path.is_file()) else { return Ok(None) };
-        // A file may include its own header, and two files each other's.
+        // Read each file once: a file may include its own header, and two files each other's.
         if self.sources.paths().any(|read| read == path) || !self.opened.insert(path.clone()) {
             return Ok(None);
         }
@@ -243,7 +243,7 @@ fn header(line: &str) -> Option<&str> {
     rest[1..].split_once(closing).map(|(path, _)| path)
 }
 
-/// Whether these are the words of a type: of the RPC language, or of the table of C's names.
+/// Whether these tokens are a type of the RPC language or of the table of C's names.
 fn is_type(tokens: &[Token]) -> bool {
     const WORDS: [&str; 9] = ["unsigned", "char", "short", "int", "long", "hyper", "float", "double", "bool"];
     let words = tokens.iter().map(|token| match &token.kind {
@@ -262,7 +262,7 @@ fn is_type(tokens: &[Token]) -> bool {
     }
 }
 
-/// Parses a number, or a name, and a number added to it.
+/// Parses a number or a name, optionally with a number added or subtracted.
 fn sum(mut tokens: &[Token], span: Span) -> Option<(Value, i128)> {
     while let [first, inner @ .., last] = tokens
         && first.is("(")
@@ -291,7 +291,7 @@ fn without_repeats(definitions: &mut Vec<Definition>) {
     definitions.retain(|_| is_repeated.next() != Some(true));
 }
 
-/// Makes repeated definitions nothing, so that the places of the others stay.
+/// Replaces repeated definitions by empty ones, so that the indexes of the others don't change.
 pub fn blank_repeats(definitions: &mut [Definition]) {
     let repeated = repeated(definitions);
     let repeated = definitions.iter_mut().zip(repeated).filter(|(_, repeats)| *repeats);

@@ -15,37 +15,37 @@ Compiles an interface in the RPC language (as for rpcgen) to Rust or C.
 
 Usage: frpcgen [OPTIONS] FILE.x
 
-  -o FILE           write here; one output goes to standard output without it
-  -I DIR            look for included files here, too
-  -D NAME[=VALUE]   define a preprocessor symbol (1 without a value)
-      --types FILE  take types and numbers that the source mentions and doesn't
-                    define from here, for Rust: typedef unsigned hyper time_t;
+  -o FILE           write to FILE; without -o, a single output goes to standard output
+  -I DIR            also search DIR for included files
+  -D NAME[=VALUE]   define a preprocessor symbol (VALUE is 1 by default)
+      --types FILE  for Rust: take types and numbers that the source uses but doesn't
+                    define from FILE, for example typedef unsigned hyper time_t;
       --lang LANG   rust (the default) or c
-      --help        this text, as -h without FILE.x
-  -V, --version     the version
+      --help        show this text; -h without FILE.x does so, too
+  -V, --version     show the version
 
-For C, over <flexrpc.h>, as rpcgen names them; each of these options implies --lang c.
+Options for C code over <flexrpc.h>, with rpcgen's names. Each of them implies --lang c.
 Without an output option, frpcgen writes FILE.h, FILE_xdr.c, FILE_clnt.c and FILE_svc.c
 to the current directory.
 
-  -h                the header alone
-  -c                XDR routines
-  -l                the caller's functions
-  -m                the callee's dispatch functions, without main
-  -Sc, -Ss          sample code of a caller, or a callee
-  -N                several arguments, by value
-  -M                results in the caller's memory, for threads
-  -C, -i N, -Y DIR  without effect: the code is ANSI C, and the preprocessor frpcgen's own
+  -h                write only the header
+  -c                write only the XDR routines
+  -l                write only the caller's functions
+  -m                write only the callee's dispatch functions, without main
+  -Sc, -Ss          write sample code of a caller (-Sc) or of a callee (-Ss)
+  -N                allow several arguments, and pass arguments by value
+  -M                return results in the caller's memory, so that threads can share the code
+  -C, -i N, -Y DIR  no effect: the code is always ANSI C, and frpcgen has its own preprocessor
 ";
 
-/// Why frpcgen lacks one of rpcgen's options, whose users find out here.
+/// For an option of rpcgen that frpcgen lacks: the reason, or what to use instead.
 fn absent(option: char) -> Option<&'static str> {
     Some(match option {
         'a' => "run frpcgen with --lang c, then with -Sc and with -Ss",
-        'b' | 'k' | '5' => "frpcgen writes ANSI C over flexrpc.h alone",
-        'K' => "the server doesn't end by itself",
+        'b' | 'k' | '5' => "frpcgen writes only ANSI C over flexrpc.h",
+        'K' => "the server doesn't exit when it is idle",
         'L' => "the server writes its errors to standard error",
-        'n' | 's' => "a server answers over TCP and UDP",
+        'n' | 's' => "each server answers over TCP and UDP",
         't' | 'T' => "frpcgen writes no dispatch tables",
         _ => return None,
     })
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The C that the command line asks for.
+/// The C outputs and the style that the command line asks for.
 #[derive(Default)]
 struct AsC {
     chosen: bool,
@@ -70,7 +70,7 @@ struct AsC {
 }
 
 impl AsC {
-    /// Takes one of rpcgen's options.
+    /// Takes one of rpcgen's options. Returns false for an unknown one.
     fn take(&mut self, option: char, value: &str) -> bool {
         match (option, value) {
             ('h', _) => self.outputs.push(Output::Header),
@@ -100,7 +100,7 @@ impl AsC {
                 Ok(())
             }
             ([one @ (Output::SampleClient | Output::SampleServer)], Some(path)) => {
-                // People go on with samples by hand.
+                // Don't overwrite an existing sample, since people edit samples by hand.
                 let code = builder.generate_c(input, *one, self.style)?;
                 let made = File::create_new(&path).and_then(|mut file| file.write_all(code.as_bytes()));
                 made.map_err(|error| format!("{}: {error}", path.display()).into())
@@ -174,7 +174,7 @@ fn run(arguments: Vec<OsString>) -> Result<(), Box<dyn Error>> {
 fn written(output: Option<PathBuf>, code: &str) -> Result<(), Box<dyn Error>> {
     match output {
         Some(path) => fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()).into()),
-        // Not print!, which panics if the reader has gone, as in `frpcgen foo.x | head`.
+        // Don't use print!, which panics if the reader has ended, as in `frpcgen foo.x | head`.
         None => match io::stdout().write_all(code.as_bytes()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => Ok(written?),

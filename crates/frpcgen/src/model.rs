@@ -1,4 +1,4 @@
-//! A checked specification: every name found, every number known. The input of an output language.
+//! A checked specification, in which all names and numbers are resolved. It is the input for the Rust output.
 
 use crate::syntax::{Name, Primitive};
 
@@ -44,7 +44,7 @@ pub struct Field {
     pub kind: Type,
 }
 
-/// A type at its use. `Named` is an index into [`Model::types`].
+/// A type as a declaration uses it. `Named` has an index into [`Model::types`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
     Primitive(Primitive),
@@ -61,7 +61,7 @@ pub enum Type {
 pub struct Union {
     pub discriminant: Field,
     pub cases: Vec<Case>,
-    /// The outer `None`: no default arm. The inner: `default: void`.
+    /// Outer `None`: there is no default arm. Inner `None`: `default: void`.
     pub default: Option<Option<Field>>,
 }
 
@@ -69,7 +69,7 @@ pub struct Union {
 #[derive(Debug)]
 pub struct Case {
     pub value: i64,
-    /// The label's name, if it is one.
+    /// The label's name, if the label is a name.
     pub label: Option<String>,
     /// `None` for void.
     pub field: Option<Field>,
@@ -94,12 +94,12 @@ pub struct Procedure {
     pub number: u32,
     pub result: Option<Type>,
     pub arguments: Vec<Field>,
-    /// The declaration as in the source, without the number.
+    /// The declaration as written in the source, without the number.
     pub written: String,
 }
 
 impl Model {
-    /// The type behind aliases, which determines the form on the wire.
+    /// The type that aliases lead to. It determines the encoding.
     pub fn resolve<'m>(&'m self, mut kind: &'m Type) -> &'m Type {
         while let Type::Named(index) = kind
             && let TypeBody::Alias(aliased) = &self.types[*index].body

@@ -1,6 +1,6 @@
 //! Parses tokens into definitions: the grammar of RFC 5531 and RFC 4506, with rpcgen's extensions.
-//! A type that is defined inside a declaration (RFC 4506 allows it, rpcgen doesn't) becomes a
-//! definition of its own, named owner_declaration.
+//! A type that is defined inside a declaration (RFC 4506 allows it, rpcgen doesn't) becomes a separate
+//! definition, named owner_declaration.
 
 use crate::MAX_NESTING;
 use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN};
@@ -13,10 +13,10 @@ pub fn parse(sources: &Sources, tokens: &[Token]) -> Result<Vec<Definition>, Dia
 }
 
 /// Lines for the C compiler (`%`), each with the number of definitions before it. A line inside a
-/// definition stands before it, as in rpcgen's output.
+/// definition counts as before it, as in rpcgen's output.
 pub type Lines<'t> = Vec<(usize, &'t str)>;
 
-/// Also returns the lines for the C compiler.
+/// As [`parse`]; also returns the lines for the C compiler.
 pub fn parse_with_lines<'t>(
     sources: &Sources,
     tokens: &'t [Token],
@@ -90,8 +90,8 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// After a mistake, skips to a line that begins with a definition. Interfaces don't write such
-    /// lines inside a definition.
+    /// After an error, skips to a line that begins with a definition. Inside a definition, such lines are
+    /// indented in practice.
     fn skip_to_next_definition(&mut self) {
         let begins = |token: &&Token| {
             token.span.column == 0
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         match self.declaration("typedef")? {
-            // `typedef struct foo foo;`, a habit from C, has no meaning here.
+            // `typedef struct foo foo;`, a habit from C, defines nothing here.
             Some(Declaration {
                 name,
                 base: Base { kind: BaseKind::Named(same), .. },
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Parses the part after `enum`, `struct` or `union` and its name, if any.
+    /// Parses the part after `enum`, `struct` or `union` and after its name, if it has one.
     fn type_body(&mut self, keyword: &str, owner: &str) -> Parsed<Body> {
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
@@ -232,7 +232,7 @@ impl<'a> Parser<'a> {
                 return Err(self.expected("case, default or }"));
             }
             if self.peek_word() == Some("default") {
-                return Err(self.here("a case before default has no declaration of its own; leave it out"));
+                return Err(self.here("this case is covered by default, so leave it out"));
             }
             arms.push(Arm { labels, declaration: self.declaration(owner)? });
             self.punctuation(";")?;
@@ -315,7 +315,8 @@ impl<'a> Parser<'a> {
         Ok(Base { kind, span: *span, is_long })
     }
 
-    /// `unsigned` alone is `unsigned int`; `int` may follow `short` and `long`.
+    /// Parses the part after `unsigned`. `unsigned` alone is `unsigned int`, and `int` can follow `short` and
+    /// `long`.
     fn unsigned(&mut self) -> Primitive {
         let word = self.peek_word();
         let unsigned = match word {
@@ -332,7 +333,7 @@ impl<'a> Parser<'a> {
         unsigned
     }
 
-    /// The name after a body that begins here: `struct { … } name`.
+    /// If a body begins here (`struct { … } name`), the name after it.
     fn name_behind_body(&self) -> Option<String> {
         let mut at = self.at + 1;
         match self.peek_word()? {
@@ -390,7 +391,7 @@ impl<'a> Parser<'a> {
             match self.parameter(&format!("arg{}", arguments.len() + 1))? {
                 Some(argument) => arguments.push(argument),
                 None if arguments.is_empty() && self.peek_is(")") => {}
-                None => return Err(self.sources.error(span, "void can't stand among other arguments")),
+                None => return Err(self.sources.error(span, "void must be the only argument")),
             }
             if !self.take(",") {
                 break;
@@ -402,7 +403,7 @@ impl<'a> Parser<'a> {
         Ok(Procedure { name, number: self.value()?, result, arguments, written })
     }
 
-    /// The tokens from `start` up to here, as in the source, with macros by their names.
+    /// The tokens from `start` up to here as written in the source, with macros not expanded.
     fn written(&self, start: usize) -> String {
         let mut spans: Vec<Span> = self.tokens[start..self.at].iter().map(|token| token.span).collect();
         spans.dedup();
@@ -420,8 +421,8 @@ impl<'a> Parser<'a> {
         written
     }
 
-    /// Parses an argument or result: a type, and as rpcgen's users write it, a name, `*` or a
-    /// string's limit.
+    /// Parses an argument or result: a type, optionally followed, as in rpcgen's language, by `*`, a name or
+    /// a string's limit.
     fn parameter(&mut self, default_name: &str) -> Parsed<Option<Declaration>> {
         if self.take_word("void") {
             return Ok(None);
@@ -464,7 +465,7 @@ impl<'a> Parser<'a> {
                 Ok(Value::Number(if negative { -number } else { number }, *span))
             }
             Some(Token { kind: Kind::Word(_), .. }) if !negative => {
-                // TRUE and FALSE are keywords in one RFC and constants in the other.
+                // TRUE and FALSE are keywords in one of the two RFCs, and constants in the other.
                 self.name("a number or a constant's name").map(Value::Name)
             }
             _ => Err(self.expected("a number or a constant's name")),
@@ -542,7 +543,7 @@ impl<'a> Parser<'a> {
         self.here(&format!("expected {what}, found {found}"))
     }
 
-    /// Makes an error at the next token, or behind the last one.
+    /// Makes an error at the next token or, at the end, after the last one.
     fn here(&self, message: &str) -> Diagnostic {
         let end = || {
             let last = self.tokens.last()?.span;
@@ -558,7 +559,7 @@ fn primitive(word: &str) -> Option<Primitive> {
         "bool" => Primitive::Bool,
         "char" => Primitive::I8,
         "short" => Primitive::I16,
-        // XDR's longest `long` has 32 bits, whatever C's has.
+        // XDR's `long` has 32 bits, whatever the size of C's `long` is.
         "int" | "long" => Primitive::I32,
         "hyper" => Primitive::I64,
         "float" => Primitive::F32,

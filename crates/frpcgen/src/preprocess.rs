@@ -1,5 +1,5 @@
-//! The part of the C preprocessor that .x files use: `#include`, `#define` of names without
-//! parameters, `#undef`, `#ifdef` and kin, `#if` with `defined` and integers, `#error`. It skips
+//! The part of the C preprocessor that .x files use: `#include`, `#define` without parameters, `#undef`,
+//! `#ifdef`, `#ifndef`, `#else`, `#elif`, `#if` with `defined` and integers, and `#error`. It skips
 //! `#pragma`, `#ident` and line markers.
 
 mod condition;
@@ -11,7 +11,7 @@ use crate::{MAX_INCLUDE_DEPTH, MAX_TOKENS};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The remaining tokens in order, with those of included files in their place.
+/// The tokens after preprocessing, in order, with those of included files in place of `#include`.
 pub fn preprocess(
     sources: &mut Sources,
     file: usize,
@@ -33,7 +33,7 @@ struct Preprocessor<'a> {
     include_dirs: &'a [PathBuf],
     macros: HashMap<String, Vec<Token>>,
     out: Vec<Token>,
-    /// Tokens handled so far, kept or not. Bounds the time.
+    /// Tokens handled so far, also dropped ones. The limit [`MAX_TOKENS`] bounds the time.
     work: usize,
 }
 
@@ -42,7 +42,8 @@ struct Branch {
     opened: Span,
     /// Whether the part up to the next `#else` or `#endif` is taken.
     active: bool,
-    /// Whether an earlier branch was taken, or the whole `#if` lies in a part that isn't.
+    /// Whether no further branch can be taken: an earlier one was taken, or the whole `#if` is in a skipped
+    /// part.
     settled: bool,
     after_else: bool,
 }
@@ -89,7 +90,9 @@ impl Preprocessor<'_> {
         match name {
             "if" | "ifdef" | "ifndef" => {
                 if open.len() == MAX_INCLUDE_DEPTH {
-                    return Err(self.sources.error(span, format!("more than {MAX_INCLUDE_DEPTH} #if open")));
+                    return Err(self
+                        .sources
+                        .error(span, format!("more than {MAX_INCLUDE_DEPTH} nested #if")));
                 }
                 let outer = open.iter().all(|branch| branch.active);
                 let active = outer && self.condition(name, span, arguments)?;
@@ -184,13 +187,13 @@ impl Preprocessor<'_> {
         let path = found.ok_or_else(|| self.sources.error(span, format!("file '{name}' not found")))?;
         let text = source::read(&path)
             .map_err(|why| self.sources.error(span, format!("{}: {why}", path.display())))?;
-        // Including an empty file again and again is work too.
+        // Count each include, so that including an empty file again and again reaches the limit.
         self.count(1 + text.len() / 16, span)?;
         let file = self.sources.add(path, text);
         self.file(file, depth + 1)
     }
 
-    /// Appends a token, or its macro's expansion unless that is already under way.
+    /// Appends a token. If it is a macro that isn't being expanded already, appends its expansion.
     fn expand(&mut self, token: &Token, used_at: Span, within: &mut Vec<String>) -> Result<(), Diagnostic> {
         self.count(1, used_at)?;
         if let Kind::Wrong(wrong) = &token.kind {
@@ -209,7 +212,7 @@ impl Preprocessor<'_> {
             within.pop();
             return Ok(());
         }
-        // Errors point to the macro's use: people know that line.
+        // Errors point to the macro's use, since people know that line.
         self.out.push(Token { kind: token.kind.clone(), span: used_at });
         Ok(())
     }

@@ -16,7 +16,7 @@ pub struct Scope<'a> {
 /// The constants of `bool`, unless the source defines them.
 const BOOL: [(&str, i128); 2] = [("FALSE", 0), ("TRUE", 1)];
 
-/// A named number: a value, and the enum's count from it.
+/// A named number: the value `from` (0 if there is none) plus `add`. Enum members count up from a value.
 #[derive(Clone, Copy)]
 struct Number<'a> {
     from: Option<&'a Value>,
@@ -28,8 +28,8 @@ impl<'a> Scope<'a> {
     pub fn new(sources: &'a Sources, definitions: &'a [Definition], errors: &mut Vec<Diagnostic>) -> Self {
         let mut taken: HashMap<&str, &Name> = HashMap::new();
         let bools = BOOL.iter().map(|(name, number)| (*name, Number { from: None, add: *number }));
-        // In C the names of programs, versions and procedures are macros; other definitions have
-        // priority.
+        // The names of programs, versions and procedures are numbers, too, as in C, where they are macros.
+        // Other definitions of a name take precedence.
         let mut numbers: HashMap<_, _> = bools.chain(definitions.iter().flat_map(of_program)).collect();
         let mut take = |name: &'a Name| {
             if let Some(first) = taken.insert(&name.text, name)
@@ -95,7 +95,7 @@ impl<'a> Scope<'a> {
         };
         if depth == MAX_NESTING {
             let message = format!(
-                "'{}' stands for itself, or names stand for each other more than {MAX_NESTING} deep",
+                "'{}' is defined by itself, or through more than {MAX_NESTING} other names",
                 name.text
             );
             return Err(self.sources.error(name.span, message));
@@ -106,7 +106,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The numbers that a program names: its own, those of its versions, and of their procedures.
+/// The numbers that a program names: its own, those of its versions, and those of their procedures.
 fn of_program(definition: &Definition) -> Vec<(&str, Number<'_>)> {
     let Body::Program { number, versions } = &definition.body else { return Vec::new() };
     let of_versions = versions.iter().flat_map(|version| {

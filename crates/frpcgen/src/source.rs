@@ -1,4 +1,4 @@
-//! The files read, and positions in them.
+//! The source files that were read, and positions in them.
 
 use crate::MAX_FILE_BYTES;
 use crate::diagnostic::{Diagnostic, Diagnostics, MAX_SHOWN, Severity};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A position: a number of bytes in a line.
+/// A range of bytes in a line of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     pub file: usize,
@@ -27,7 +27,7 @@ pub struct Sources {
 struct Source {
     path: PathBuf,
     text: String,
-    /// The start of each line, since errors and directives look up lines often.
+    /// Offset of each line's start, since errors and directives often look up lines.
     line_starts: Vec<usize>,
 }
 
@@ -97,7 +97,7 @@ pub fn read(path: &Path) -> Result<String, String> {
 
 pub fn check_size(bytes: usize) -> Result<(), String> {
     if bytes > MAX_FILE_BYTES {
-        return Err(format!("larger than {MAX_FILE_BYTES} bytes"));
+        return Err(format!("the file is larger than {MAX_FILE_BYTES} bytes"));
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A specification as written: RFC 5531, section 12, on RFC 4506, section 6. Names are the source's
-//! own and not resolved yet.
+//! The syntax tree of a specification (RFC 5531, section 12, and RFC 4506, section 6). Names are as in the
+//! source, and not resolved yet.
 
 use crate::source::Span;
 
@@ -17,7 +17,7 @@ pub enum Value {
     Name(Name),
 }
 
-/// Compares the written form, wherever it stands.
+/// Compares values as written, regardless of their positions.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -41,8 +41,8 @@ impl Value {
 pub struct Definition {
     pub name: Name,
     pub body: Body,
-    /// From the table of C's names: a typedef or constant that is replaced by its meaning and has
-    /// no definition in the output.
+    /// Whether each use of this typedef or constant is replaced by its meaning, so that the output has no
+    /// definition of it. That is so for the table of C's names.
     pub in_place: bool,
 }
 
@@ -69,7 +69,7 @@ pub enum Constant {
     Text(String),
 }
 
-/// `value` is absent if the enum counts by itself.
+/// A member of an enum. Without a `value`, its value is one more than that of the member before.
 #[derive(Debug, Clone)]
 pub struct Member {
     pub name: Name,
@@ -80,7 +80,7 @@ pub struct Member {
 pub struct Union {
     pub discriminant: Declaration,
     pub arms: Vec<Arm>,
-    /// The outer `None`: no default arm. The inner: `default: void`.
+    /// Outer `None`: there is no default arm. Inner `None`: `default: void`.
     pub default: Option<Option<Declaration>>,
 }
 
@@ -99,7 +99,7 @@ pub struct Declaration {
 }
 
 impl Declaration {
-    /// Whether the other declares the same for the same name.
+    /// Whether the other declaration has the same name, type and shape.
     pub fn repeats(&self, other: &Self) -> bool {
         (&self.name.text, &self.base.kind, &self.shape) == (&other.name.text, &other.base.kind, &other.shape)
     }
@@ -110,7 +110,7 @@ impl Declaration {
 pub struct Base {
     pub kind: BaseKind,
     pub span: Span,
-    /// Written as `long`: 32 bits on the wire, C's own `long` in memory.
+    /// Whether it was written as `long`, which has 32 bits on the wire, but is C's `long` in memory.
     pub is_long: bool,
 }
 
@@ -163,6 +163,6 @@ pub struct Procedure {
     /// `None` for void.
     pub result: Option<Declaration>,
     pub arguments: Vec<Declaration>,
-    /// The text up to the number, on one line, for documentation.
+    /// The declaration's text before its number, on one line, for documentation.
     pub written: String,
 }

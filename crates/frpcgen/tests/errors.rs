@@ -65,7 +65,7 @@ fn every_mistake_has_its_own_words() {
         ),
         (
             "program P { version V { void A(int, void) = 1; } = 1; } = 1;",
-            "1:37: void can't stand among other arguments",
+            "1:37: void must be the only argument",
         ),
         ("program P { version V { void A(opaque) = 1; } = 1; } = 1;", {
             "1:32: opaque has no length here: use a typedef, such as `typedef opaque data<>;`"
@@ -78,7 +78,7 @@ fn every_mistake_has_its_own_words() {
         }),
         ("/* no end", "1:1: this comment has no end"),
         ("const A = \"no end;\n", "1:11: no closing \" on this line"),
-        ("struct a { int b; }; @", "1:22: the RPC language has no '@'"),
+        ("struct a { int b; }; @", "1:22: '@' isn't a character of the RPC language"),
         ("#ifdef A\n", "1:2: no #endif for this"),
         ("#endif\n", "1:2: no #if for this #endif"),
         ("#define F(x) x\n", "1:10: macros with parameters are not supported in .x files"),
@@ -202,10 +202,10 @@ fn infinite_sizes_are_found_however_long_the_way() {
         first("typedef b c; struct b { c d[2]; };"),
         format!("1:13: 'c' {infinite}").replace("13", "11")
     );
-    let circular = "leads back to itself with no struct or union between";
+    let circular = "is a typedef of itself, without a struct or union in between";
     assert_eq!(first("typedef b *a; typedef a *b;"), format!("1:12: 'a' {circular}"));
     accepted("struct a { int i; a *b; }; struct c { c d<>; int e; };");
-    assert!(first("const A = B; const B = A;").contains("stands for itself"));
+    assert!(first("const A = B; const B = A;").contains("is defined by itself"));
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn numbers_of_lines_for_the_c_compiler_count() {
     assert!(code.contains("pub a: [i32; 32]") && code.contains("`string b<33>`"), "{code}");
     // A circle of definitions defines nothing.
     let circle = refused("%#define ONE TWO\n%#define TWO ONE\nstruct s { int a[ONE]; };");
-    assert!(circle.contains("stands for itself"), "{circle}");
+    assert!(circle.contains("is defined by itself"), "{circle}");
 }
 
 #[test]

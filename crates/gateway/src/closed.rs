@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 /// The user who closed a session. None stands for all clients without a login.
 type Owner = Option<Arc<str>>;
 
-/// The numbers of closed sessions, kept until their tokens have expired. A user may take as many
-/// places as are free. Further numbers displace that user's oldest, never those of other users.
+/// The numbers of closed sessions, kept until their tokens have expired. A user may hold as many places
+/// as are free, so at most half of all. A further number displaces that user's oldest, never one of
+/// another user.
 pub struct Closed {
     known: HashSet<u128>,
     /// Oldest first; all are kept for the same time.
@@ -18,8 +19,8 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// Remembers each number for `keep`, and at most `limit` in all. Beyond the limit, each user still
-    /// has one place.
+    /// Remembers each number for `keep`, and at most `limit` numbers in all. Beyond the limit, each user
+    /// still has one place.
     pub fn new(keep: Duration, limit: usize) -> Self {
         Self { known: HashSet::new(), by_owner: HashMap::new(), keep, limit }
     }

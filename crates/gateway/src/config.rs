@@ -1,4 +1,4 @@
-//! The operator's choices, and the limits that the gateway keeps.
+//! The operator's choices, and the limits that the gateway enforces.
 
 use crate::homes::Homes;
 use crate::passwords::PasswordFile;
@@ -13,9 +13,9 @@ use strait_store::{FileSystem, MAX_CHUNK_BYTES, Principal};
 /// gateway ends it.
 pub(crate) const MIN_PROGRESS_BYTES: u64 = 16 << 10;
 
-/// The gateway looks for changed files and idle sessions this often, or more often if
-/// [`Limits::session_linger`] is shorter. A changed password ends its user's sessions at the second
-/// look at the latest, so within 5 s.
+/// The gateway checks this often for changed passwords and certificates, and for idle sessions, or more
+/// often if [`Limits::session_linger`] is shorter. A changed password ends its user's sessions at the
+/// second check at the latest, so within 5 s.
 pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(2);
 
 /// Memory for a page of a listing, or for an answer with block locations.
@@ -27,8 +27,8 @@ pub struct Config {
     pub stores: Vec<ConfiguredStore>,
     /// The clients that the gateway serves.
     pub access: Access,
-    /// The directory of this host in which `copyToLocalFile` and `copyFromLocalFile` may touch
-    /// files. Without it the gateway refuses them.
+    /// The directory of this host in which `copyToLocalFile` and `copyFromLocalFile` may read and write
+    /// files. Without it the gateway refuses both calls.
     pub local_root: Option<LocalRoot>,
     /// TLS; without it the port speaks clear text only.
     pub tls: Option<Arc<Tls>>,
@@ -36,7 +36,7 @@ pub struct Config {
     pub token_key: [u8; 32],
     /// Behaviour for programs of 2009.
     pub service_2009: Service2009,
-    /// Names and pages served over HTTP.
+    /// Host names, and origins of pages, that the gateway allows over HTTP.
     pub http: HttpAccess,
     /// The limits in force.
     pub limits: Limits,
@@ -58,17 +58,18 @@ pub struct ConfiguredStore {
 /// The operator's choices for HTTP.
 #[derive(Debug, Clone, Default)]
 pub struct HttpAccess {
-    /// Names under which clients reach the gateway, without a port. Addresses and `localhost` are
-    /// served always.
+    /// Host names under which clients reach the gateway, without a port. IP addresses and `localhost`
+    /// are always allowed.
     pub hosts: Vec<String>,
-    /// Origins whose pages may call, as `https://host:port`.
+    /// Origins of the web pages that may call the gateway, as `https://host:port`.
     pub origins: Vec<String>,
 }
 
 /// A directory of the gateway's host.
 #[derive(Clone)]
 pub struct LocalRoot {
-    /// Its absolute path. Clients write it before the names of its files, or use relative paths.
+    /// Its absolute path. Clients name its files by absolute paths that begin with it, or by relative
+    /// paths.
     pub path: PathBuf,
     /// The same directory as a store, which paths and links can't leave.
     pub fs: Arc<dyn FileSystem>,
@@ -97,7 +98,7 @@ pub struct Access {
     /// except those of `starter`.
     pub anonymous: Option<Principal>,
     /// The user for clients that haven't logged in, but connect over loopback from a
-    /// socket that the kernel ascribes to this process's own user.
+    /// socket that, as the kernel reports, belongs to this process's own user.
     pub starter: Option<Principal>,
     /// The place where the gateway makes a home for each user who logs in.
     pub homes: Option<Homes>,
@@ -106,8 +107,8 @@ pub struct Access {
 /// The limits in force, each with its default's reason.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at once. An origin (a local user or an address) may hold as many as it leaves free,
-    /// so at most half.
+    /// Connections at once. An origin (a local user or an address) may hold as many as are free, so at
+    /// most half of all.
     pub connections: usize,
     /// Sessions at once, shared like connections. Few connections have more than one session.
     pub sessions: usize,
@@ -115,22 +116,23 @@ pub struct Limits {
     pub handles_per_session: usize,
     /// Open files and listings of all sessions. A user has at most half of them.
     pub handles: usize,
-    /// Changes that run in one store at once. A change runs to its end even if its client leaves,
-    /// so without a limit they would pile up in a store that is stuck. Twice the connections: each
-    /// has one, and closed connections may have left as many. Shared by user.
+    /// Changes that run in one store at once, shared fairly among users. A change runs to its end even
+    /// if its client leaves, so without a limit they would pile up in a store that is stuck. The default
+    /// is twice the connections: each connection has one change, and closed connections may have left
+    /// as many.
     pub changes_per_store: usize,
-    /// Closed sessions that the gateway remembers until their tokens expire. They take 20 MB, and
-    /// suffice for six a second during a token's time. A user has at most half of them, and so have
-    /// all clients without a login together.
+    /// Closed sessions that the gateway remembers until their tokens expire. The default takes 20 MB, and
+    /// suffices if clients close six sessions a second during [`Limits::token_renewal`]. A user has at
+    /// most half of them, and so have all clients without a login together.
     pub closed_sessions: usize,
-    /// Calls that run in one store at once, shared by user. Each may hold one of the process's threads
-    /// ([`Limits::blocking_threads`]). At most a quarter of these calls move more than 16 KiB each.
+    /// Calls that run in one store at once, shared fairly among users. Each may hold one of the process's
+    /// threads ([`Limits::blocking_threads`]). At most a quarter of these calls move more than 16 KiB each.
     pub calls_per_store: usize,
-    /// Checksums that run in one store at once, shared by user. Each may keep a processor or a disk
-    /// busy for long, so running more at once doesn't finish them sooner.
+    /// Checksums that run in one store at once, shared fairly among users. Each may keep a processor or a
+    /// disk busy for long, so running more at once doesn't finish them sooner.
     pub long_calls_per_store: usize,
-    /// Bytes of one request. Four chunks, as 2009 clients may write more than
-    /// one at a time.
+    /// Bytes of one request. The default is four chunks, since 2009 clients may write more than one chunk
+    /// at a time.
     pub message_bytes: usize,
     /// Bytes that the incoming requests and outgoing answers of all connections may hold together,
     /// beyond each connection's reserve. A user has at most half of them, and the answers of one
@@ -144,8 +146,8 @@ pub struct Limits {
     /// clients need nothing larger.
     pub stranger_message_bytes: usize,
     /// While a request waits for memory, the gateway ends connections that hold a part of
-    /// [`Limits::buffered_bytes`] and move bytes more slowly than this. 2 Mbit/s: slower links lose a
-    /// connection only while memory is short.
+    /// [`Limits::buffered_bytes`] and move bytes more slowly than this. The default is 2 Mbit/s: slower
+    /// links lose a connection only while memory is short.
     pub min_rate_bytes_per_s: u64,
     /// The gateway measures a client's rate over at least this long, so that one lost packet ends no
     /// connection (RFC 6298: TCP sends it again after 1 s at first).
@@ -170,7 +172,7 @@ pub struct Limits {
     pub greeting: Duration,
     /// After its last connection is lost, a session waits this long for its client to return.
     pub session_linger: Duration,
-    /// The gateway cuts a connection after this long without progress, in mid-request or while its
+    /// The gateway ends a connection after this long without progress, in mid-request or while its
     /// client doesn't take its answers.
     pub stall: Duration,
     /// At shutdown, requests in flight have this long to end.
@@ -178,8 +180,8 @@ pub struct Limits {
     /// Password checks at once. One takes 19 MiB and some 20 ms of a core
     /// (argon2id, OWASP's parameters), so more would be a way to exhaust both.
     pub password_checks: usize,
-    /// Logins whose password check waits or runs, shared like connections. The last of them waits less
-    /// than a second.
+    /// Logins whose password check waits or runs, shared like connections. With the default, the last in
+    /// the queue waits less than a second.
     pub logins: usize,
     /// A session remembers its answers to mutations for this long, for retries. Clients give up on a
     /// request after about as long (docs/client-protocol.md).
@@ -237,10 +239,10 @@ impl Default for Limits {
     }
 }
 
-/// One in this many of the process's descriptors may be a client's open file. An open file in a
+/// Clients' open files may take one in this many of the process's descriptors. An open file in a
 /// directory takes one descriptor; in HDFS it takes a connection or, during a failover, two.
 const DESCRIPTORS_A_HANDLE: usize = 2;
-/// One in this many descriptors may be a client's connection. Stores use the rest.
+/// Clients' connections may take one in this many descriptors. Stores use the rest.
 const DESCRIPTORS_A_CONNECTION: usize = 4;
 
 /// Threads for steps that block outside of a store's calls: password checks, files and names that are
@@ -248,11 +250,11 @@ const DESCRIPTORS_A_CONNECTION: usize = 4;
 const OTHER_STEPS: usize = 16;
 
 impl Limits {
-    /// Threads that a process needs for steps that block, with so many stores (tokio's
-    /// `max_blocking_threads`). All turns at all stores can hang, and other steps still find a
-    /// thread. So users share the threads as they share the turns. More threads would only take memory:
-    /// tokio starts one whenever none is idle, and on a busy host a thread that has done its step
-    /// isn't idle at once.
+    /// Threads that a process with this many stores needs for steps that block (tokio's
+    /// `max_blocking_threads`). Even if all calls at all stores hang, other steps still find a thread. So
+    /// users share the threads as they share the calls. More threads would only take memory: tokio
+    /// starts one whenever none is idle, and on a busy host a thread that has done its step isn't idle
+    /// at once.
     pub fn blocking_threads(&self, stores: usize) -> usize {
         self.calls_per_store * stores + OTHER_STEPS
     }

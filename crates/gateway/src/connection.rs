@@ -46,8 +46,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 const LEAVING_PATIENCE: Duration = Duration::from_secs(1);
 /// Most pieces of one writev; answers have three or fewer each.
 const MAX_SLICES: usize = 16;
-/// A larger answer isn't sent before the client's next requests are read: a socket that takes everything at
-/// once would delay them.
+/// The gateway reads the client's next requests before it sends an answer larger than this. Sending to a
+/// socket that accepts everything at once would delay these requests.
 const AT_ONCE_BYTES: usize = 16 << 10;
 /// Bytes of a refused client that the gateway reads and drops, so that the refusal reaches it
 /// before the reset that unread bytes would cause.
@@ -65,8 +65,8 @@ pub async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: Peer, shutdown:
     }
 }
 
-/// Serves TLS or clear text, as the client's first byte tells. If TLS is configured, only clients on
-/// this host may use clear text. If clients must show certificates, none may.
+/// Serves TLS or clear text, as the client's first byte shows. If TLS is configured, only clients on
+/// this host may use clear text. If clients must present certificates, no client may.
 async fn accept(
     shared: Arc<Shared>,
     stream: TcpStream,
@@ -93,7 +93,7 @@ async fn accept(
     match tls {
         None => {
             let (from, to) = stream.into_split();
-            // On the heap, so that a connection in clear text doesn't take the memory of one by TLS.
+            // On the heap, so that a clear-text connection doesn't take as much memory as a TLS connection.
             Box::pin(run(shared, from, to, peer, shutdown)).await
         }
         Some((tls, acceptor)) => {
@@ -128,7 +128,7 @@ async fn while_trusted(
     let mut served = pin!(served);
     tokio::select! {
         result = &mut served => return result,
-        () = tls.distrusted(chain) => tracing::info!("closed: the client's certificate is no longer valid"),
+        () = tls.distrusted(chain) => tracing::info!("closed: the client's certificate isn't valid any more"),
     }
     // It fails only if the client has left already.
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
@@ -137,16 +137,16 @@ async fn while_trusted(
 
 fn refused_clear_text(peer: Peer) -> io::Error {
     static REFUSED: Seldom = Seldom::new();
-    let why = "TLS required: this gateway accepts clear text from its own host only, and from no host with \
-               --tls-client-ca";
+    let why = "TLS required: this gateway accepts clear text only from its own host (with --tls-client-ca, \
+               from no host)";
     if let Some(left_out) = REFUSED.may_write() {
         tracing::warn!(peer = %peer.address, left_out, "connection refused: {why}");
     }
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// Logs why the gateway refused a client's certificate. It logs no other failed handshakes: they don't
-/// concern the gateway's authorities and lists.
+/// Logs why the gateway refused a client's certificate. It doesn't log other failed handshakes: they
+/// have nothing to do with the gateway's authorities and revocation lists.
 fn log_refused_certificate(peer: Peer, error: &io::Error) {
     static REFUSED: Seldom = Seldom::new();
     let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else { return };
@@ -236,8 +236,8 @@ struct Connection<R, W> {
     key: Key,
     /// [`Context::changes`] when the account was last attributed.
     attribution: u64,
-    /// Fires if this connection must end: it uses the memory that it holds too slowly, and others wait
-    /// for it.
+    /// Fires if this connection must end: it moves bytes too slowly, and others wait for the memory that
+    /// it holds.
     cut: Cut,
     input: Input<R>,
     output: Output<W>,
@@ -247,9 +247,9 @@ struct Connection<R, W> {
     engaged: Option<Engaged>,
     /// A request that can't start yet.
     pending: Option<Request>,
-    /// The earliest time of that request, from a client that hasn't logged in.
+    /// The earliest time at which the pending request may start, if its client hasn't logged in.
     due: Option<Instant>,
-    /// The time when a client that has left gets no more answers.
+    /// After this time, a client that has sent its last byte gets no more answers.
     leaves_at: Option<Instant>,
     /// The running request doesn't allow others beside it.
     alone: bool,
@@ -334,10 +334,10 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             }
             Received::Refused(refusal) => {
                 self.output.ends = true;
-                // After the answers to earlier requests.
+                // The refusal leaves after the answers to earlier requests.
                 self.running.push_back(Box::pin(std::future::ready(refusal)));
             }
-            // HTTP begins a connection or doesn't come.
+            // Doesn't occur: only a connection's first bytes are recognised as HTTP, and `run` handles that.
             Received::Http => self.output.ends = true,
             end @ (Received::End | Received::Left) => {
                 self.output.ends |= matches!(end, Received::End);
@@ -376,7 +376,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             return None;
         }
         let memory = match request.answer_bytes() {
-            // None while the reserve is in use by an answer before this one.
+            // There is no memory while an earlier answer occupies the reserve.
             Some(bytes) => Some(self.account.now(bytes)?),
             None => None,
         };
@@ -392,8 +392,9 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         })
     }
 
-    /// Takes a begun request as far as it goes without waiting: many answers come from memory, and leave
-    /// in one write. Each round of the connection's loop that this saves costs a tenth of a small call.
+    /// Runs a begun request as far as it gets without waiting: many answers come from memory, and leave
+    /// in one write. Each round of the connection's loop that this saves takes a tenth of a small call's
+    /// time.
     async fn advance(&mut self, begun: Begun) -> io::Result<()> {
         let mut answer = match begun {
             Begun::AtOnce(answer) if self.running.is_empty() => answer,
@@ -406,7 +407,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             self.running.push_back(answer);
             return Ok(());
         };
-        // Further requests are read before a large answer is sent.
+        // The loop reads further requests before it sends a large answer.
         let is_small = answer.encoded.len() <= AT_ONCE_BYTES && !self.input.mid_request();
         let is_next = !self.output.busy();
         self.answered(answer);
@@ -419,7 +420,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         Ok(())
     }
 
-    /// Takes over the answer to the earliest request.
+    /// Queues the answer to the earliest request for sending.
     fn answered(&mut self, answer: Outgoing) {
         self.output.push(answer);
         if self.running.is_empty() {
@@ -431,7 +432,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
 
 /// A request that has begun.
 enum Begun {
-    /// Its first step may run now.
+    /// Its first step can run at once.
     AtOnce(BoxFuture<'static, Outgoing>),
     /// Each of its steps waits for its user's turn.
     InTurns(BoxFuture<'static, Outgoing>),
@@ -446,7 +447,7 @@ async fn moment(at: Option<Instant>) {
     }
 }
 
-/// Cuts connections that don't move.
+/// Ends connections that make no progress.
 #[derive(Default)]
 struct Watch {
     received: u64,
@@ -465,7 +466,7 @@ impl Watch {
         may_receive: bool,
     ) -> io::Result<()> {
         let Connection { shared, input, output, .. } = connection;
-        // The client doesn't delay requests that wait for their turn or for memory.
+        // If a request waits for its turn or for memory, the delay isn't the client's fault.
         let receiving = may_receive && input.mid_request() && !input.waits_for_memory();
         let slow_sender = input.received - self.received < MIN_PROGRESS_BYTES;
         let slow_taker = output.written - self.written < MIN_PROGRESS_BYTES;
@@ -493,7 +494,7 @@ struct Output<W> {
     queue: VecDeque<Outgoing>,
     /// Bytes sent in all.
     written: u64,
-    /// Units of shared memory that the queue holds, as noted last.
+    /// Units of shared memory that the queue holds, as last recorded by `note`.
     shared_units: usize,
     /// TLS may still hold some written bytes.
     unflushed: bool,
@@ -522,7 +523,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         }
     }
 
-    /// Sends some of the first answers. May be dropped at any point: nothing is lost or sent twice.
+    /// Sends some of the first answers. Cancel safe: a dropped future loses no bytes, and sends none twice.
     async fn send(&mut self, account: &Account) -> io::Result<()> {
         if self.queue.is_empty() {
             self.to.flush().await?;

@@ -51,7 +51,7 @@ const MAX_BY_TOKEN: usize = 64;
 const MAX_LEGACY: usize = 64;
 
 impl Context {
-    /// For a new connection.
+    /// The state of a new connection.
     pub fn new(shared: Arc<Shared>, peer: Peer) -> Self {
         Self {
             shared,
@@ -72,13 +72,13 @@ impl Context {
         self.find_identity(|identity| self.key_of(identity))
     }
 
-    /// Whether [`Context::attributed`] has a key, without making it.
+    /// Whether [`Context::attributed`] has a key. Doesn't make the key.
     pub fn is_attributed(&self) -> bool {
         self.find_identity(|identity| (!matches!(identity, Identity::Nobody(_))).then_some(())).is_some()
     }
 
-    /// The first that `find` takes of the identities of this connection: those of its sessions, and a
-    /// stranger's.
+    /// Calls `find` with the identities of this connection's sessions, then with that of a client without
+    /// a login. Returns the first result that isn't None.
     fn find_identity<T>(&self, find: impl Fn(&Identity) -> Option<T>) -> Option<T> {
         let of_sessions = {
             let current = self.current();
@@ -91,7 +91,7 @@ impl Context {
         of_sessions.or_else(|| find(&self.shared.sessions.stranger(&self.peer)))
     }
 
-    /// The key whose shares this session's requests take, on this connection or another.
+    /// The key that this session's requests count for, on this connection or another.
     pub fn key_of_session(&self, session: &Session) -> Key {
         self.key_of(&session.identity()).unwrap_or(Key::Origin(self.peer.origin()))
     }
@@ -103,7 +103,7 @@ impl Context {
         }
     }
 
-    /// The key whose shares this connection's requests take.
+    /// The key that this connection's requests count for; its origin's while there is no other.
     pub fn key(&self) -> Key {
         self.attributed().unwrap_or(Key::Origin(self.peer.origin()))
     }
@@ -127,7 +127,7 @@ impl Context {
     /// at another gateway.
     ///
     /// # Errors
-    /// Unavailable: nothing was done.
+    /// Unavailable: the client had left. The gateway changes nothing.
     pub fn demand_client(&self) -> Result<()> {
         if !self.left.load(Ordering::Acquire) {
             return Ok(());
@@ -293,8 +293,8 @@ impl Caller {
     /// A call in this session.
     ///
     /// # Errors
-    /// Unauthenticated without a login, if the login is no longer valid, or if the session has
-    /// ended (a connection may still hold it).
+    /// Unauthenticated: a login is needed, the login is no longer valid, or the session has ended (a
+    /// connection may still hold it).
     pub fn of(sessions: &Sessions, session: Arc<Session>) -> Result<Self> {
         if session.has_ended() {
             let message = "the session has ended; open it again by its token, or log in again";

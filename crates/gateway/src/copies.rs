@@ -1,8 +1,8 @@
 //! `copyToLocalFile` and `copyFromLocalFile`: between a store and a directory of the gateway's host
 //! that its operator named.
 //!
-//! A copy gets its name when it is whole. If it fails, or its client leaves, the former file stays as
-//! it was. A copy takes memory for one chunk from the budget that all clients share.
+//! A copy gets its name when it is complete. If it fails, or its client leaves, the former file stays
+//! as it was. A copy takes memory for one chunk from the budget that all clients share.
 
 use crate::config::LocalRoot;
 use crate::context::{Caller, Context};
@@ -45,8 +45,8 @@ struct End {
 }
 
 impl End {
-    /// Puts the client's path into an error of this end. An adapter names the file that it was called
-    /// for, which may have the name `temporary`.
+    /// Makes an error of this end name the client's path. The store's error names the file that the store
+    /// was called for, which can be the one with the name `temporary`.
     fn failed(&self, operation: &'static str, error: Error, temporary: &str) -> Error {
         let message = error.message().replace(temporary, self.path.name());
         Error::new(error.kind(), message)
@@ -98,13 +98,13 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     let is_directory =
         target.fs.stat(&target.who, &target.path).await.is_ok_and(|there| there.is_directory());
     let Some(directory) = target.path.parent().filter(|_| !is_directory) else {
-        let message = "a directory; give the path of a file in it";
+        let message = "the target is a directory; give the path of a file in it";
         return Err(unwritable(Error::new(ErrorKind::IsADirectory, message)));
     };
     let umask = context.shared.local_root.as_ref().map_or(0o077, |root| root.umask);
     let permission = permission(source, target, umask).await.map_err(unreadable)?;
     let options = CreateOptions { permission, ..CreateOptions::default() };
-    // Before the store makes the file, since the client may leave meanwhile.
+    // Made before the store makes the file, so that the file is removed even if the client leaves.
     let mut temporary = Temporary::new(target.fs.clone(), target.who.clone(), directory.join(&name)?);
     let mut writer = temporary.create(&options).await.map_err(unwritable)?;
     let mut offset = 0;

@@ -30,7 +30,7 @@ impl Departure for OwnedReadHalf {
 pub struct Encrypted {
     from: ReadHalf<TlsStream<TcpStream>>,
     /// The stream's socket, which `from` keeps open. A `ReadHalf` gives no access to it, and a second
-    /// descriptor for each connection would halve their number.
+    /// descriptor for each connection would halve the number of connections.
     socket: RawFd,
 }
 
@@ -63,7 +63,7 @@ impl AsyncRead for Encrypted {
 fn has_ended(socket: impl AsFd) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut asked = [PollFd::new(&socket, PollFlags::RDHUP)];
-    // HUP and ERR are reported unasked.
+    // poll also reports HUP and ERR, which needn't be requested.
     let found = poll(&mut asked, Some(&at_once));
     found.is_ok_and(|_| asked[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
 }

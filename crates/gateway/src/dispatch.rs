@@ -20,8 +20,8 @@ use strait_wire::{
 };
 use tokio::time::timeout_at;
 
-/// Executes a request and gives the answer. `granted` is memory for the answer, which is cut to fit
-/// it. The work counts for `key` until the request's session names its user.
+/// Executes a request and returns the answer. `granted` is memory for the answer, and bounds its size.
+/// The work counts for `key` until the request's session names its user.
 ///
 /// A panic, for example in a store's library, fails only its own call. The connection and the
 /// session's open files stay.
@@ -98,8 +98,8 @@ async fn wait_for(context: &Context, bytes: usize) -> Permit {
     budget.wait(&budget.holder(&context.key()), bytes).await
 }
 
-/// Does `work` to its end, even if the connection is cut meanwhile. A half-written file is of no
-/// use to the client.
+/// Runs `work` to its end, even if the connection breaks during it. A half-written file is of no use to
+/// the client.
 fn to_its_end<T, W, F>(context: &Arc<Context>, work: W) -> impl Future<Output = Result<T>> + use<T, W, F>
 where
     T: Send + 'static,
@@ -111,7 +111,7 @@ where
 
 /// The fate of a call whose deadline has passed.
 enum Late {
-    /// It waited for its turn, and never begins.
+    /// It was still waiting for its turn, and doesn't begin any more.
     NotBegun,
     /// A query, which was stopped.
     Dropped,
@@ -138,7 +138,8 @@ impl Answer {
         M::reply(self.wire, self.sequence, &result.map_err(|error| M::Exception::of(&error)))
     }
 
-    /// Encodes a mutation's answer, whose exception is already in its wire form for repetitions.
+    /// Encodes a mutation's answer. Its exception is in wire form already, since the session remembers it
+    /// for repetitions.
     fn remembered<M>(&self, result: std::result::Result<M::Success, DfsError>) -> Encoded
     where
         M: Method<Exception = DfsError>,
@@ -153,7 +154,7 @@ impl Answer {
             Late::NotBegun => "the request's deadline passed before the gateway began; nothing was done",
             Late::Dropped => "the request's deadline passed before the store answered",
             Late::GoesOn => {
-                "the request's deadline passed during the change, which goes on: its outcome is unknown"
+                "the request's deadline passed during the change, which continues: its outcome is unknown"
             }
         };
         self.failed.store(true, Ordering::Relaxed);

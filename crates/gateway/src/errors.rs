@@ -43,12 +43,12 @@ pub fn required<T>(value: Option<T>, name: &'static str) -> Result<T, Error> {
     value.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, format!("{name} is missing")))
 }
 
-/// An offset or length as a signed integer of Thrift's, at most the largest one.
+/// An offset or length as Thrift's signed integer; a larger one becomes the maximum.
 pub fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A signed integer of Thrift's as an offset or length.
+/// Thrift's signed integer as an offset or length.
 pub fn unsigned(value: i64, name: &'static str) -> Result<u64, Error> {
     u64::try_from(value)
         .map_err(|_| Error::new(ErrorKind::InvalidArgument, format!("{name} is negative: {value}")))

@@ -65,7 +65,7 @@ pub struct Holder {
     engaged: AtomicUsize,
 }
 
-/// A connection with requests at work. Counts for its holder until dropped.
+/// A connection with running requests. Counts for its holder until dropped.
 pub struct Engaged {
     holder: Arc<Holder>,
 }
@@ -87,7 +87,7 @@ pub struct Need {
 }
 
 impl Pool {
-    /// All units are free.
+    /// A pool whose units are all free.
     pub fn new(units: usize) -> Arc<Self> {
         let table = Table {
             holders: HashMap::new(),
@@ -147,7 +147,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Every critical section here leaves the table whole.
+        // A poisoned lock is harmless: every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +167,7 @@ impl Pool {
                     granted.push((ticket.granted, grant));
                 }
                 self.waiting.fetch_sub(1, Ordering::SeqCst);
-                // The others come before this holder's next request.
+                // Other holders come before this holder's next request.
                 let served = table.turns.remove(next);
                 table.turns.extend(served.filter(|turn| !turn.tickets.is_empty()));
                 next = 0;
@@ -211,7 +211,7 @@ impl Holder {
         Engaged { holder: self.clone() }
     }
 
-    /// Connections with requests at work.
+    /// Connections with running requests.
     pub fn engaged(&self) -> usize {
         self.engaged.load(Ordering::Relaxed)
     }
@@ -256,8 +256,8 @@ impl Holder {
         let number = self.queue(units, granted);
         let _place = Place { holder: self.clone(), number };
         self.pool.serve();
-        // A ticket leaves the queue with its grant or when its place is dropped. This future holds
-        // the place.
+        // The wait doesn't fail: a ticket leaves the queue with its grant, or when its place is dropped,
+        // and this future holds the place.
         wait.await.unwrap_or_else(|_| Grant { holder: self.clone(), units: 0 })
     }
 
@@ -284,7 +284,7 @@ impl Holder {
         };
         self.pool.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).ok()?;
         let share = |held: usize| {
-            // One request alone may be larger than the share, or it could never be served.
+            // A holder's only request may be larger than the share. Otherwise it could never be served.
             (held == 0 || held + units <= self.pool.half()).then_some(held + units)
         };
         match self.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, share) {
@@ -322,7 +322,7 @@ impl Drop for Place {
         let turn = own.and_then(|own| Some((own, table.turns.get_mut(own)?)));
         let mut found = false;
         if let Some((own, turn)) = turn {
-            // Numbers rise from the front.
+            // The tickets are in the order of their numbers.
             if let Ok(at) = turn.tickets.binary_search_by_key(&self.number, |ticket| ticket.number) {
                 turn.tickets.remove(at);
                 found = true;
@@ -334,7 +334,7 @@ impl Drop for Place {
         drop(table);
         if found {
             pool.waiting.fetch_sub(1, Ordering::SeqCst);
-            // Others may have waited behind it.
+            // Requests behind it in the queue may fit now.
             pool.serve();
         }
     }

@@ -23,26 +23,26 @@ pub enum Handle {
     Listing(Arc<tokio::sync::Mutex<Listing>>),
 }
 
-/// The rest of a directory. If the last page had no room for an entry that was read already, `held`
-/// keeps it.
+/// The rest of a directory. If the previous page had no room for an entry that was read already, `held`
+/// keeps that entry.
 pub struct Listing {
     /// Entries to come.
     pub entries: BoxStream<'static, Result<FileStatus>>,
-    /// The entry held over.
+    /// The entry kept for the next page.
     pub held: Option<FileStatus>,
-    /// Pages that were begun.
+    /// Number of pages begun so far.
     pub pages: u32,
     /// Its place within the limits.
     _place: Place,
 }
 
 impl Listing {
-    /// From its first entry on.
+    /// A listing that begins with the first entry.
     pub fn new(entries: BoxStream<'static, Result<FileStatus>>, place: Place) -> Self {
         Self { entries, held: None, pages: 0, _place: place }
     }
 
-    /// Ends it early: it frees its entries, and the next page is an error.
+    /// Ends the listing early: frees its entries, and makes the next page an error.
     pub fn end(&mut self) {
         self.entries = futures::stream::once(async { Err(ended_early()) }).boxed();
         self.held = None;
@@ -71,13 +71,13 @@ pub struct Reading {
 }
 
 impl OpenFile {
-    /// Opened for reading.
+    /// A file that was opened for reading.
     pub fn reader(path: StorePath, reader: Box<dyn FileReader>, place: Place) -> Self {
         let reading = Reading { reader: Some(reader.into()).into(), position: 0.into() };
         Self { path, reading: Some(reading), writer: None, _place: place }
     }
 
-    /// Opened for writing, and for reading too if `readable`.
+    /// A file that was opened for writing, and for reading too if `readable`.
     pub fn writer(path: StorePath, writer: Box<dyn FileWriter>, readable: bool, place: Place) -> Self {
         let reading = readable.then(|| Reading { reader: None.into(), position: 0.into() });
         Self { path, reading, writer: Some(Some(writer).into()), _place: place }
@@ -111,7 +111,7 @@ impl OpenFile {
         }
     }
 
-    /// Drops the reader, which doesn't see the latest write.
+    /// Drops the reader after a write, since the reader doesn't show that write.
     pub async fn written(&self) {
         if let (Some(reading), Some(_)) = (&self.reading, &self.writer) {
             *reading.reader.lock().await = None;
@@ -119,7 +119,7 @@ impl OpenFile {
     }
 
     /// Closes the writer, if there is one. After an error it stays open if it
-    /// [goes on](FileWriter::goes_on).
+    /// [can continue](FileWriter::goes_on).
     pub async fn close(&self) -> Result<Closed> {
         let nothing = Closed { length: 0, replicas: None };
         let Some(writer) = &self.writer else { return Ok(nothing) };
@@ -139,7 +139,7 @@ impl OpenFile {
 pub struct Closed {
     /// Its length; 0 if it wasn't open for writing.
     pub length: u64,
-    /// At least this many replicas hold all bytes, if the store tells.
+    /// At least this many replicas hold all bytes, if the store reports a number.
     pub replicas: Option<u32>,
 }
 
@@ -185,14 +185,14 @@ impl Handles {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i64, Handle>> {
-        // Every critical section here leaves the map whole.
+        // A poisoned lock is harmless: every critical section leaves the map consistent.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for one more handle. Take it before you call the store.
     ///
     /// # Errors
-    /// Busy if no more may be opened.
+    /// Busy: the session has its maximum of open handles, or the user's share is used up.
     pub fn place(&self) -> Result<Place> {
         let enough = |own| (own < self.limit).then_some(own + 1);
         if self.own.fetch_update(Ordering::AcqRel, Ordering::Acquire, enough).is_err() {
@@ -268,7 +268,7 @@ impl Handles {
     }
 }
 
-/// The user's share of open files is used up.
+/// The error for a user whose share of open files is used up.
 pub fn too_many_files() -> Error {
     let message = "too many open files, of this user or of all users; close some, or try again later";
     Error::new(ErrorKind::Busy, message)
@@ -283,7 +283,7 @@ fn ended_early() -> Error {
 fn unknown() -> Error {
     Error::new(
         ErrorKind::InvalidArgument,
-        "no such open handle in this session: it was closed, or is another session's",
+        "no such open handle in this session: it was closed, or belongs to another session",
     )
 }
 

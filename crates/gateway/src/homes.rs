@@ -8,7 +8,7 @@ use strait_store::{ErrorKind, FileSystem, Principal, Result, SetAttributes, Stor
 pub const HOMES: &str = "/user";
 /// Only its owner can list a home, unless the owner changes this.
 const HOME_PERMISSION: u32 = 0o700;
-/// Users can list the homes' names, but make none.
+/// Users can list the names of all homes, but can't make a home.
 const HOMES_PERMISSION: u32 = 0o755;
 
 /// Makes `/user/NAME` when NAME logs in and has none.
@@ -25,7 +25,7 @@ impl Homes {
     /// is set, so a crash leaves no home that would keep the user out.
     ///
     /// # Errors
-    /// The store's.
+    /// Those of the store.
     pub async fn make(&self, user: &str) -> Result<()> {
         let homes = StorePath::parse(HOMES)?;
         let home = homes.join(user)?;
@@ -34,7 +34,7 @@ impl Homes {
         }
         let (fs, who) = (&self.fs, &self.superuser);
         fs.mkdirs(who, &homes, Some(HOMES_PERMISSION)).await?;
-        // The same name for each try, so that the next try continues with a crash's remains.
+        // Each attempt uses the same name, so that the next attempt uses a directory that a crash left.
         let unfinished = homes.join(&format!(".new-home-of-{user}"))?;
         fs.mkdirs(who, &unfinished, Some(HOME_PERMISSION)).await?;
         let owner = Some(user.to_owned());

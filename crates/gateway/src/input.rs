@@ -39,7 +39,7 @@ pub struct Input<R> {
     waiting: Option<BoxFuture<'static, Permit>>,
     /// A large request waits for the end of an earlier call, which may be a login.
     undecided: bool,
-    /// The sender of the request being received may send more than a stranger.
+    /// The sender of the request being received isn't bound by the limit of a stranger.
     is_admitted: bool,
     /// Length of the request being received, as far as known.
     needed: usize,
@@ -67,18 +67,18 @@ pub enum Sender {
 pub enum Received {
     /// A request.
     Request(Request),
-    /// The connection speaks HTTP; nothing was taken from the bytes.
+    /// The connection speaks HTTP. No byte was consumed.
     Http,
     /// The input can't be read any further; this is the answer.
     Refused(Outgoing),
     /// The client has sent its last byte, and all its requests were passed on.
     End,
-    /// The client has sent its last byte, and some of its bytes still wait for their turn.
+    /// The client has sent its last byte, and some of its bytes haven't become requests yet.
     Left,
 }
 
 impl<R: AsyncRead + Unpin> Input<R> {
-    /// Nothing received yet.
+    /// An input that has received nothing yet.
     pub fn new(from: R, limits: &Limits) -> Self {
         let buffer = BytesMut::new();
         Self {
@@ -120,8 +120,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
     }
 
     /// Memory that the request being received needs. JSON needs twice its length, since payloads are
-    /// decoded into other bytes. The length of unframed JSON isn't known before its end. It counts as
-    /// a stranger's largest request, and once it is longer, as the largest of all.
+    /// decoded into other bytes. The length of unframed JSON isn't known before its end. So it counts as
+    /// a stranger's largest request and, once it is longer than that, as the largest request of all.
     fn claim(&self, reserve_bytes: usize) -> usize {
         match self.wire {
             Some(Wire { protocol: Protocol::Json, framed }) if self.needed > reserve_bytes => {
@@ -135,7 +135,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
     }
 
-    /// The next request if `may_receive`. Otherwise only watches for the end of the client's bytes.
+    /// Receives the next request if `may_receive`. Otherwise only waits for the end of the client's bytes.
     pub async fn next(
         &mut self,
         may_receive: bool,
@@ -216,7 +216,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
     /// Refuses requests too large for a stranger, before taking memory for them.
     async fn admit(&mut self, account: &Account, sender: &impl Fn() -> Sender) -> Option<Received> {
         self.undecided = false;
-        // `self.memory` is no sign of admission: a stranger may have it for the request's first part.
+        // `self.memory` doesn't show admission: a stranger may have it for the request's first part.
         if self.is_admitted || self.needed <= self.stranger_bytes.max(account.reserve_bytes()) {
             return None;
         }
@@ -240,8 +240,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
         }
     }
 
-    /// Waits for the memory of a request larger than the reserve. If the request announces further
-    /// bytes later, and there is no memory for them at once, refuses it.
+    /// Waits for the memory of a request larger than the reserve. Refuses a request that later announces
+    /// further bytes, if there is no memory for them at once.
     async fn have_memory(&mut self, account: &Account) -> Option<Received> {
         if self.needed <= account.reserve_bytes() {
             return None;
@@ -312,7 +312,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
                     // The request keeps the allocation; the next gets its own.
                     self.buffer = BytesMut::new();
                 } else if self.memory.is_some() {
-                    // Little is left; it mustn't keep a large allocation alive.
+                    // The few bytes left are copied, since they would keep a large allocation alive.
                     self.buffer = BytesMut::from(&self.buffer[..]);
                 }
                 if self.memory.is_some() {
@@ -341,7 +341,7 @@ fn foreign(kind: Sniff) -> Outgoing {
         Sniff::Tls => plain(b"\x15\x03\x01\x00\x02\x02\x28"),
         Sniff::Http | Sniff::Unknown | Sniff::NeedMore | Sniff::Thrift(_) => {
             let wire = Wire { protocol: Protocol::Binary, framed: false };
-            return protocol_error(wire, Bytes::new(), "not a Thrift message, on any wire".to_owned());
+            return protocol_error(wire, Bytes::new(), "not a Thrift message in any encoding".to_owned());
         }
     };
     Outgoing { encoded, memory: None, last: true }

@@ -1,8 +1,8 @@
 //! DfsService, the frozen interface of 2009, both generations.
 //!
 //! Calls without a client handle (generation 0.5, and the two copy methods) use the connection's
-//! own session, the last that `init` opened on it. All sessions of a connection end with it, which
-//! abandons their open writers.
+//! own session, the latest that `init` opened on it. All sessions of a connection end with it, and
+//! their open writers are abandoned.
 //!
 //! Programs rely on the answers of the two servers of that time. `docs/programs-of-2009.md` gives
 //! the reason for each answer here that differs from DfsV2's.
@@ -31,7 +31,7 @@ const MODE_READ_WRITE: i16 = 3;
 /// Bytes of a FileStatus in memory and on the wire, beside its path.
 const STATUS_BYTES: usize = 256;
 
-/// The answer of a failed `init`, which declares no exception.
+/// The answer of a failed `init`: that method declares no exception.
 const FAILED: i64 = -1;
 
 pub fn init(context: &Context, args: InitArgs) -> Result<ClientHandle> {
@@ -75,8 +75,8 @@ pub async fn login(context: &Context, args: LoginArgs) -> Result<bool> {
     let (user, password) = (args.user.unwrap_or_default(), args.password.unwrap_or_default());
     match context.log_in(&user.0, &password.0).await {
         Ok(login) => {
-            // No token stands for this login, and the program couldn't log in again. So it lasts as
-            // long as the connection and the password.
+            // The program has no token of this login, and couldn't log in again. So the login lasts as
+            // long as the connection, or until the password changes.
             session.set_identity(Identity::User(Login { ends_ms: i64::MAX, ..login }));
             Ok(true)
         }
@@ -99,8 +99,8 @@ pub async fn close_client(context: &Context, args: ClientArgs) -> Result<bool> {
     end(context, client(context, &args.ch)).await
 }
 
-/// Ends only the caller's session. The report's clients name it, later ones don't. True if it has
-/// ended before: programs call closeClient first.
+/// Ends only the caller's session. Clients of technical report TR-09-03 name the session, later ones
+/// don't. True also if the session has ended already, since programs call closeClient first.
 pub async fn close_dfs(context: &Context, args: CloseDfsArgs) -> Result<bool> {
     match client(context, &args.ch) {
         Ok(session) => end(context, Ok(session)).await,
@@ -110,7 +110,7 @@ pub async fn close_dfs(context: &Context, args: CloseDfsArgs) -> Result<bool> {
 
 async fn end(context: &Context, session: Result<Arc<Session>>) -> Result<bool> {
     let Ok(session) = session else { return Ok(false) };
-    // First, so that no call opens a file in it meanwhile.
+    // End the session first, so that no call opens a file in it while its files are closed.
     context.shared.sessions.end(session.id);
     let closed = session.close_files().await;
     context.remove_legacy(session.id);
@@ -133,8 +133,8 @@ pub fn caller_for_path(context: &Context, handle: &Option<ClientHandle>) -> Resu
     Caller::of(&context.shared.sessions, session)
 }
 
-/// None if the handle is unknown and no session of the connection may serve the call; mkdir, move and
-/// remove then answer false, as Sector's server did.
+/// None if the handle is unknown and no session of the connection can serve the call. Then mkdir, move
+/// and remove answer false, as Sector's server did.
 fn unless_unknown(context: &Context, handle: &Option<ClientHandle>) -> Result<Option<Caller>> {
     match context.legacy_for_unknown().is_none() && client(context, handle).is_err() {
         true => Ok(None),

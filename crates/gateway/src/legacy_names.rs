@@ -11,11 +11,11 @@ use strait_telemetry::Seldom;
 const SHOWN_CHARS: usize = 200;
 
 /// The store for `init`. Programs of that time name a Sector master, or a Hadoop cluster whose server
-/// ignored the URI. So a URI that names no configured store selects the store for such programs. An
-/// empty URI selects the same, or the default store if none is set.
+/// ignored the URI. So a URI that names no configured store selects the store that the operator set for
+/// such programs. An empty URI also selects that one, or the default store if none is set.
 ///
 /// # Errors
-/// NotFound if several stores are served, and none is set for such programs.
+/// NotFound: the URI names no store, the gateway serves several, and none is set for such programs.
 pub fn store(context: &Context, uri: &[u8]) -> Result<ConfiguredStore> {
     let sessions = &context.shared.sessions;
     let set = context.shared.service_2009.store.as_deref();
@@ -34,8 +34,8 @@ pub fn store(context: &Context, uri: &[u8]) -> Result<ConfiguredStore> {
         (None, several) => {
             let names: Vec<&str> = several.iter().map(|store| store.name.as_str()).collect();
             let message = format!(
-                "no store is called {shown:?}, and several are served ({}); --store-2009 NAME selects the one \
-                 for programs that name another",
+                "no store is called {shown:?}, and several are served ({}); the gateway's --store-2009 NAME \
+                 selects one for programs that name another",
                 names.join(", ")
             );
             return fail(ErrorKind::NotFound, message);
@@ -68,7 +68,7 @@ pub fn path(user: &str, text: &[u8]) -> Result<StorePath> {
                 "a URI; give the path alone, without scheme and host: init has selected the store",
             );
         }
-        StorePath::parse(HOMES)?.join(user)?; // refuses a user whose name is no file's name
+        StorePath::parse(HOMES)?.join(user)?; // fails if the user's name can't be a file's name
         names.extend([&HOMES[1..], user]);
     }
     for name in text.split('/') {

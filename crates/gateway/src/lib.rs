@@ -10,8 +10,8 @@
 //! `fair` holds the rules by which users share memory and turns. `slow` ends connections that keep
 //! memory from others. `processor` bounds how many tasks of one user are ready to run.
 //!
-//! One TCP port, one task a connection. [`Config`] names the stores, the clients to serve and the
-//! limits. Every limit has a name and a reason in [`Limits`].
+//! There is one TCP port, and one task for each connection. [`Config`] names the stores, the clients to
+//! serve and the limits. Every limit has a name and a reason in [`Limits`].
 //!
 //! # HTTP
 //!
@@ -22,16 +22,15 @@
 //!                                                        → rest: memory → pieces of bodies ⇄ store
 //! ```
 //!
-//! A Thrift message over TCP or HTTP becomes a `Request`. Behind it, only `Peer::http` tells the two
-//! apart: over HTTP, a peer on loopback has no default identity, and `init` doesn't attach its session
-//! to the connection. `http` reads no byte of a body before the user's share has memory for it. The
+//! A Thrift message over TCP or HTTP becomes a `Request`. After that, only `Peer::http` shows the
+//! difference: over HTTP, a peer on loopback has no default identity, and `init` doesn't attach its
+//! session to the connection. `http` reads no byte of a body before the user's share has memory for it. The
 //! token in the head names the user; without a token, a body has 64 KiB at most. `slow` ends slow HTTP
 //! clients, too.
 //!
-//! This room must never: take memory that a client only claims; let a client
-//! name a store that the operator didn't configure; execute a mutation twice
-//! because its client asked twice; lend its own rights to a principal; read
-//! flags.
+//! This room must never: take memory for bytes that a client has only announced; let a client use a
+//! store that the operator didn't configure; execute a mutation twice because its client sent it twice;
+//! act for a principal with the gateway's own rights; read command-line flags.
 
 mod closed;
 mod config;

@@ -1,8 +1,8 @@
 //! Listings between two pages, of all sessions.
 //!
-//! Each holds entries in memory, so there is a limit for all of them. A client may leave a listing
-//! early without a word, as most iterators do. So once there are too many, the user with the most of
-//! them loses the least recently used one. If that user itself begins another listing, it loses only
+//! Each holds entries in memory, so there is a limit for all of them. A client may stop in the middle of
+//! a listing without notice, as most iterators do. So once there are too many, the user with the most
+//! of them loses the least recently used one. If that user itself begins another listing, it loses only
 //! one that is not in use; if all are in use, the gateway refuses the new one.
 
 use crate::config::Limits;
@@ -30,14 +30,14 @@ pub struct Unfinished {
     pub session: Weak<Session>,
     /// Its handle there.
     pub cursor: i64,
-    /// The end of its last page.
+    /// The time at which its latest page was complete.
     pub used: Instant,
     /// The listing. It is gone once it was read to its end, closed, or its session has ended.
     pub listing: Weak<tokio::sync::Mutex<Listing>>,
 }
 
 impl Listings {
-    /// None so far.
+    /// No listings so far.
     pub fn new(limits: &Limits) -> Self {
         let (most, in_use) = (limits.unfinished_listings, limits.listing_in_use);
         Self { most, in_use, unfinished: Mutex::default() }
@@ -46,14 +46,14 @@ impl Listings {
     /// Records that a page of this listing was read, and that there are more.
     ///
     /// # Errors
-    /// Busy if there are too many, and this user has the most and uses all of them.
+    /// Busy: there are too many listings, and this user has the most of them, all in use.
     pub fn has_more(&self, listing: Unfinished) -> Result<()> {
-        // Every critical section here leaves the list whole.
+        // A poisoned lock is harmless: every critical section leaves the list consistent.
         let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
         unfinished.retain(|other| {
             other.listing.strong_count() > 0 && !Weak::ptr_eq(&other.listing, &listing.listing)
         });
-        // It may have been ended while this page was read. The next page tells that.
+        // The listing may have been ended while this page was read. The next page's request reports that.
         if !listing.is_open() {
             return Ok(());
         }
@@ -88,13 +88,13 @@ impl Unfinished {
         self.session.upgrade().is_some_and(|session| session.handles.listing(self.cursor).is_ok())
     }
 
-    /// Whether no page of it is being read, or was lately.
+    /// Whether no page of it is being read, or was read within `in_use`.
     fn is_idle(&self, in_use: Duration) -> bool {
         let is_read = self.listing.upgrade().is_some_and(|listing| listing.try_lock().is_err());
         !is_read && self.used.elapsed() >= in_use
     }
 
-    /// Ends it. If a page of it is being read, that page is the last.
+    /// Ends the listing. If a page of it is being read, that page is the last.
     fn end(&self) {
         let (Some(listing), Some(session)) = (self.listing.upgrade(), self.session.upgrade()) else { return };
         session.handles.end_listing(self.cursor);

@@ -2,9 +2,9 @@
 //!
 //! Wrong passwords cost their sender time. A user and an origin (an address, or on
 //! loopback a local user) make a pair. After [`FREE_FAILURES`] failures, a pair waits
-//! twice as long for each further try. Other origins of the same user don't wait.
+//! twice as long for each further attempt. Other origins of the same user don't wait.
 //! Origins share the places for checks that run or wait. Some places are reserved for
-//! pairs that have logged in before. All of this is bounded in memory.
+//! pairs that have logged in before. The memory for all of this is bounded.
 
 use crate::peer::Origin;
 use crate::shares::{Share, Shares};
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use strait_telemetry::{Kind, Page, Seldom};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Failures after which a pair doesn't have to wait: typing errors.
+/// Number of failures, such as typing errors, after which a pair doesn't have to wait.
 const FREE_FAILURES: u32 = 3;
-/// The wait after the next failure; each further one doubles it.
+/// The wait after the first failure beyond these. Each further failure doubles it.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait. It allows some 1,300 guesses a day, and a user who returns waits a minute at
 /// most.
 const LONGEST_WAIT: Duration = Duration::from_secs(64);
-/// A pair without a failure for this long starts anew.
+/// The gateway forgets a pair's failures after this long without another.
 const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
 /// Remembered pairs that failed, and as many that logged in: 1 MiB each. Beyond it, the gateway
 /// forgets the least recently seen pair. Each new failed pair costs an argon2 run, so an attacker
@@ -77,7 +77,7 @@ pub enum Refusal {
 pub struct Place(#[expect(dead_code, reason = "held for its Drop")] Share);
 
 impl Logins {
-    /// For `places` logins that wait or are checked at once, `checks` of them checked.
+    /// For at most `places` logins at once. At most `checks` of them run a check; the others wait.
     pub fn new(places: usize, checks: usize) -> Self {
         Self {
             hasher: RandomState::new(),
@@ -98,7 +98,7 @@ impl Logins {
     /// Refuses a pair that must wait.
     ///
     /// # Errors
-    /// BackedOff.
+    /// BackedOff: the pair has failed too often, and must wait.
     pub fn check_backoff(&self, user: &str, from: Origin, now: Instant) -> Result<(), Refusal> {
         let failures = lock(&self.failing).get(&self.pair(user, from), now, FORGET_AFTER);
         match failures.map(|failures| failures.until.saturating_duration_since(now)) {
@@ -110,7 +110,7 @@ impl Logins {
     /// A place for a login.
     ///
     /// # Errors
-    /// NoPlace.
+    /// NoPlace: too many logins wait or run.
     pub fn place(&self, user: &str, from: Origin) -> Result<Place, Refusal> {
         let is_known = || lock(&self.known).contains(&self.pair(user, from));
         let place = self.places.take(from).or_else(|| is_known().then(|| self.kept.take(from)).flatten());
@@ -122,7 +122,7 @@ impl Logins {
         self.turns.take(from).await
     }
 
-    /// Records a right password, and forgets the pair's failures.
+    /// Records a correct password, and forgets the pair's failures.
     pub fn succeeded(&self, user: &str, from: Origin, now: Instant) {
         self.counts.succeeded.fetch_add(1, Ordering::Relaxed);
         let pair = self.pair(user, from);
@@ -180,11 +180,11 @@ fn wait_after(count: u32) -> Duration {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every critical section here leaves the table whole.
+    // A poisoned lock is harmless: every critical section leaves the table consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Records about the pairs seen last.
+/// Records about the pairs that were seen most recently.
 struct Recent<V> {
     by_pair: HashMap<Pair, (Instant, V)>,
     limit: usize,
@@ -220,14 +220,14 @@ impl<V: Copy> Recent<V> {
 
 /// Turns for password checks, shared by origin. An origin's checks that run or wait in the common
 /// queue are at most half of the turns; its others wait in a queue of its own. So a check's wait grows
-/// with the number of other origins, not of their tries.
+/// with the number of other origins, not with the number of their attempts.
 struct Turns {
     all: Arc<Semaphore>,
     by_origin: Mutex<HashMap<Origin, Arc<Semaphore>>>,
     an_origin: usize,
 }
 
-/// A turn, passed on when dropped.
+/// A turn. Dropping it gives it to the next check.
 pub struct Turn {
     // Dropped first, so that this origin's next check can already take its place in the common queue.
     _own: OwnedSemaphorePermit,
@@ -235,7 +235,7 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// Unused origins that are remembered before they are forgotten.
+    /// With this many remembered origins, the unused ones are forgotten.
     const IDLE_ORIGINS: usize = 1_024;
 
     fn new(turns: usize) -> Self {

@@ -9,8 +9,8 @@
 //! one connection hold at most half of the user's share.
 //!
 //! While a request waits, clients that move their bytes too slowly lose their connections: see
-//! [`crate::slow`]. So clients that don't take their answers, or send announced bytes drop by drop,
-//! don't keep others waiting, and memory stays bounded.
+//! [`crate::slow`]. So clients that don't take their answers, or send announced bytes slowly, don't keep
+//! others waiting, and memory stays bounded.
 
 use crate::config::Limits;
 use crate::fair::{Grant, Holder, Key, Pool};
@@ -62,7 +62,7 @@ fn units(bytes: usize) -> usize {
 }
 
 impl Budget {
-    /// By the limits.
+    /// A budget with these limits.
     pub fn new(limits: &Limits) -> Self {
         let flows = Arc::new(Flows::new(limits.min_rate_bytes_per_s, limits.rate_grace));
         let pool = Pool::new(units(limits.buffered_bytes));
@@ -162,9 +162,10 @@ impl Account {
         self.budget.reserve_bytes
     }
 
-    /// Memory for an answer of at most `bytes`, without waiting: all from the budget, or else what the
-    /// reserve has. None if the reserve is in use, or if this connection's answers already hold as
-    /// much as their user may still take. Try again once one is sent.
+    /// Memory for an answer of at most `bytes`, without waiting. It comes from the reserve if that is free
+    /// and large enough, else from the budget. If the budget has too little, the answer gets the whole
+    /// reserve instead, and is cut. None if the reserve is in use, too, or if this connection's answers
+    /// already hold as much as their user may still take. Try again once an answer is sent.
     pub fn now(&self, bytes: usize) -> Option<Permit> {
         if bytes <= self.budget.reserve_bytes
             && let Some(permit) = self.reserve(bytes)

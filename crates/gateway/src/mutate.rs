@@ -1,9 +1,9 @@
 //! DfsV2's mutations. Each runs to its end even if its connection is cut, and a repetition gets the
 //! remembered answer of the first execution.
 //!
-//! The gateway may not remember the first attempt of a retry: another gateway had it, or it is too
-//! long ago. Then the state of the store decides. If it shows the effect of the first attempt, the
-//! retry succeeds. If it shows that a repetition harms nobody, the gateway executes it. In all other
+//! Sometimes the gateway doesn't remember the first attempt of a retry: another gateway received it, or
+//! it is too long ago. Then the state of the store decides. If it shows the effect of the first attempt,
+//! the retry succeeds. If it shows that a repetition harms nobody, the gateway executes it. In all other
 //! cases, and if the store can't be asked, the retry fails with OutcomeUnknown (docs/semantics.md).
 
 use crate::context::{Caller, Context};
@@ -38,7 +38,7 @@ enum Twice<'a> {
     Harmful(&'a [&'a Option<String>]),
 }
 
-/// The part that all mutations have in common.
+/// The state that all mutations have in common.
 struct Asked {
     caller: Arc<Caller>,
     id: Option<RequestId>,
@@ -46,13 +46,13 @@ struct Asked {
     found: Option<Arc<Entry>>,
     /// A retry whose first attempt isn't remembered here.
     lost_track: bool,
-    /// The paths to look at if such a retry fails without telling whether the first attempt was
-    /// executed.
+    /// The paths at which people should look if such a retry fails, and its error doesn't show whether
+    /// the first attempt was executed.
     doubtful: Option<String>,
     /// The part of it to remember.
     keep: Keep,
-    /// Its place among the changes that run in the store. None if its first attempt has one, or is
-    /// done.
+    /// The mutation's place among the changes that run in the store. None for a retry whose first
+    /// attempt still has its place, or has finished.
     place: Option<Grant>,
 }
 
@@ -151,8 +151,8 @@ fn mismatch() -> DfsError {
 /// `look` says where people can find out.
 fn unknown<T>(operation: &'static str, path: &StorePath, look: impl Display) -> Result<T> {
     let message = format!(
-        "the gateway has no memory of an earlier attempt, which may have been executed; look {look}, and \
-         repeat it if it wasn't"
+        "the gateway doesn't remember the first attempt, which may have been executed; look {look}, and \
+         repeat the operation if it wasn't"
     );
     fail(ErrorKind::OutcomeUnknown, message).map_err(|error: Error| error.at(operation, path))
 }
@@ -177,19 +177,19 @@ fn open_writer_reply(outcome: Outcome) -> Answer<wire::OpenWriterReply> {
 fn permission(bits: Option<i32>) -> Result<Option<u32>> {
     match bits.map(u32::try_from).transpose() {
         Ok(bits) if bits.unwrap_or(0) <= 0o7777 => Ok(bits),
-        _ => fail(ErrorKind::InvalidArgument, "permission bits are 0 to 07777"),
+        _ => fail(ErrorKind::InvalidArgument, "permission bits must be from 0 to 07777"),
     }
 }
 
 /// Parses a request's replication.
 fn replication(count: Option<i16>) -> Result<Option<u16>> {
     match count.map(u16::try_from).transpose() {
-        Ok(Some(0)) | Err(_) => fail(ErrorKind::InvalidArgument, "replication is 1 or more"),
+        Ok(Some(0)) | Err(_) => fail(ErrorKind::InvalidArgument, "replication must be at least 1"),
         Ok(count) => Ok(count),
     }
 }
 
-/// A number of replicas, as the wire has it.
+/// A number of replicas in the type that the wire has for it.
 fn count(replicas: Option<u32>) -> Option<i32> {
     replicas.and_then(|replicas| i32::try_from(replicas).ok())
 }
@@ -271,7 +271,7 @@ pub async fn append_data(
     request: wire::AppendDataRequest,
     held: Option<Permit>,
 ) -> Answer<wire::AppendDataReply> {
-    // An offset tells whether an append was executed, as the handle's position only grows. So its
+    // An offset shows whether an append was executed, since the handle's position only grows. So its
     // answer needn't be remembered, and doesn't displace others.
     let told_by_offset = request.expected_offset.is_some();
     let twice = if told_by_offset { Twice::Harmless } else { Twice::Harmful(&[]) };
@@ -357,7 +357,7 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
             Err(_) if lost_track => {
                 return fail(
                     ErrorKind::OutcomeUnknown,
-                    "the gateway lost track of this close; check the file's length",
+                    "the gateway doesn't remember whether it closed the file; check the file's length",
                 );
             }
             open => open?,
@@ -367,7 +367,7 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
             return Ok(Outcome::Closed { length: 0, replicas: None });
         };
         let closed = file.close().await;
-        // Otherwise the client may close it again.
+        // If the file is still open for writing, its handle stays, so that the client can close it again.
         if !file.is_written().await {
             caller.session.handles.remove(handle)?;
         }
@@ -401,8 +401,8 @@ pub async fn truncate_file(
 }
 
 /// Succeeds if the file has this length, as after the first attempt. Otherwise another client may have
-/// written since, or the first attempt never came. Opening the file to append checks the caller's
-/// right to cut it, and that no writer is changing it.
+/// written since, or the first attempt never arrived. Opening the file to append checks that the caller
+/// may truncate it, and that no writer is changing it.
 async fn truncated(caller: &Caller, path: &StorePath, length: u64) -> Result<Outcome> {
     let mut writer = caller.fs().append(&caller.who, path).await?;
     let found = writer.position();
@@ -421,7 +421,7 @@ pub async fn concat_files(
     let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
     let (target, sources) = arguments(|| {
         let sources = request.sources.unwrap_or_default();
-        // A retry looks at each source, before the store could refuse their number.
+        // Checked here, since a retry looks at each source before the store could refuse their number.
         if sources.len() > MAX_CONCAT_SOURCES {
             let message = format!("concat takes 1 to {MAX_CONCAT_SOURCES} source files");
             return fail(ErrorKind::InvalidArgument, message);
@@ -478,8 +478,8 @@ pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) ->
         let (fs, who) = (caller.fs(), &caller.who);
         if lost_track {
             // If only the target exists, the first attempt was executed, unless others moved both. If
-            // the source exists, nobody can tell: the first attempt may never have come, or others may
-            // have made a new source after it.
+            // the source exists, the outcome is unknown: the first attempt may never have arrived, or
+            // others may have made a new source after it.
             let renamed = !fs.exists(who, &from).await? && fs.exists(who, &to).await?;
             return match renamed {
                 true => Ok(Outcome::Done),

@@ -1,7 +1,7 @@
 //! The pace of requests from clients that haven't logged in.
 //!
 //! Such a client needs a few requests to log in. Without a limit, the requests of one origin would
-//! keep the processors from serving users. Further requests of an origin wait.
+//! keep the processors from serving users. Requests of an origin beyond the pace wait.
 
 use crate::fair::Key;
 use std::collections::HashMap;

@@ -35,7 +35,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 pub struct Epoch(pub [u8; Epoch::BYTES]);
 
 impl Epoch {
-    /// Its length.
+    /// Its length in bytes.
     pub const BYTES: usize = 16;
 
     /// The epoch of a line without one.
@@ -51,7 +51,7 @@ impl Epoch {
     }
 }
 
-/// Users and the hashes of their passwords, as the file has them now.
+/// Users and the hashes of their passwords, from the file.
 pub struct PasswordFile {
     path: PathBuf,
     current: Mutex<Current>,
@@ -100,8 +100,8 @@ impl Row {
     }
 }
 
-/// Passwords that were right, so that a known user doesn't queue behind others' argon2 runs. Only a
-/// tag is kept for each user, under a key of this process alone.
+/// Remembers correct passwords, so that a known user doesn't queue behind others' argon2 runs. It keeps
+/// only a tag (an HMAC) of each user's password, under a key that only this process has.
 struct Verified {
     key: Hmac<Sha256>,
     tags: Mutex<HashMap<String, [u8; 32]>>,
@@ -180,7 +180,7 @@ impl PasswordFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// A line for people: the file is missing, others may read or write it, or
+    /// A line for people: the file is missing, other users can read or write it, or
     /// a line in it isn't `user:hash:epoch`.
     pub fn load(path: &Path) -> Result<Self, Problem> {
         let current = Mutex::new(read(path)?);
@@ -222,17 +222,17 @@ impl PasswordFile {
     /// file if it is missing. All the user's earlier logins end.
     ///
     /// # Errors
-    /// A line for people.
+    /// A line for people: the name or the password is invalid, or the file can't be read or written.
     pub fn set(path: &Path, user: &str, password: &str) -> Result<(), Problem> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
         if user.is_empty() || user.len() > MAX_USER_BYTES || !user.chars().all(plain) {
-            return Err("a user name has letters, digits and . _ - @ only, 64 at most".to_owned());
+            return Err("a user name must have 1 to 64 characters: letters, digits and . _ - @".to_owned());
         }
         if user.starts_with('.') {
             return Err(format!("{user} can't be a user name: it begins with a dot"));
         }
         if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
-            return Err("a password has 1 to 1,024 bytes".to_owned());
+            return Err("a password must have 1 to 1,024 bytes".to_owned());
         }
         let row = Row::new(password)?;
         let _turn = turn(path, true)?;
@@ -244,7 +244,7 @@ impl PasswordFile {
     /// The users that the file names, in no order.
     ///
     /// # Errors
-    /// A line for people.
+    /// A line for people: the file can't be read.
     pub fn users(path: &Path) -> Result<Vec<String>, Problem> {
         Ok(read(path)?.rows.keys().cloned().collect())
     }
@@ -252,7 +252,7 @@ impl PasswordFile {
     /// Removes a user from the file, in one step.
     ///
     /// # Errors
-    /// A line for people, also if the file doesn't name the user.
+    /// A line for people: the file can't be read or written, or doesn't name the user.
     pub fn remove(path: &Path, user: &str) -> Result<(), Problem> {
         let _turn = turn(path, false)?;
         let mut rows = (*read(path)?.rows).clone();
@@ -276,8 +276,8 @@ impl PasswordFile {
         Some(row.epoch)
     }
 
-    /// As [`PasswordFile::verify`] for a password that was right before, in microseconds; None for
-    /// any other.
+    /// As [`PasswordFile::verify`], but takes only microseconds, and knows only passwords that were right
+    /// before. None for any other.
     pub fn verify_again(&self, user: &str, password: &str) -> Option<Epoch> {
         if password.len() > MAX_PASSWORD_BYTES {
             return None;
@@ -288,13 +288,13 @@ impl PasswordFile {
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
-        // Every critical section here leaves both fields whole.
+        // A poisoned lock is harmless: every critical section leaves both fields consistent.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Locks the file against other changes, until the returned file is dropped: of two changes at
-/// once, each would undo the other. Makes an empty file if there is none and `make` is set.
+/// Locks the file against other changes, until the returned file is dropped. Without the lock, one of
+/// two changes at once could undo the other. Makes an empty file if there is none and `make` is set.
 fn turn(path: &Path, make: bool) -> Result<File, Problem> {
     loop {
         // Open to write: locks on network file systems need that.
@@ -331,7 +331,7 @@ fn write(path: &Path, rows: &Rows) -> Result<(), Problem> {
 fn read(path: &Path) -> Result<Current, Problem> {
     let shown = path.display();
     // All from one open file, so that mode, version and text belong together.
-    // Without waiting for a writer, if it is a FIFO.
+    // If it is a FIFO, opening it doesn't wait for a writer.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let opened = File::options().read(true).custom_flags(nonblocking).open(path);
     let mut file = opened.map_err(|e| missing(path, &e))?;

@@ -42,7 +42,7 @@ impl Peer {
         self.address.ip().to_canonical().is_loopback()
     }
 
-    /// The origin whose shares it takes.
+    /// The origin that it counts for.
     pub fn origin(&self) -> Origin {
         Origin::of(self.user, self.ip())
     }

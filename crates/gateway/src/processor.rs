@@ -3,8 +3,8 @@
 //! The runtime runs tasks in the order in which they become ready. If the clients of one user make
 //! many tasks ready at once, the tasks of others wait until all of them have computed. So each of
 //! these tasks first takes a turn of its user and then yields: tasks that are ready by then run
-//! before it computes. Meanwhile the tasks without a turn cost next to nothing. A task holds its
-//! turn only while it is ready or computes, so clients that stall hold none.
+//! before it computes. Tasks that wait for a turn cost next to nothing. A task holds its turn only
+//! while it is ready or computes, so clients that stall hold none.
 
 use crate::fair::{Holder, Pool};
 use std::future::Future;
@@ -28,14 +28,14 @@ pub fn for_requests(processors: usize) -> Arc<Pool> {
     Pool::new(2 * READY_REQUESTS_A_PROCESSOR * processors)
 }
 
-/// Whether this user's requests must take turns: more of its connections have requests at work than it
-/// may have turns. Idle connections make no tasks ready, so they don't count. Without turns, requests
-/// of few connections are faster.
+/// Whether this user's requests must take turns: more of its connections have running requests than it
+/// may have turns. Idle connections make no tasks ready, so they don't count. If a user has few
+/// connections, its requests are faster without turns.
 pub fn needs_turns(holder: &Holder) -> bool {
     holder.engaged() > holder.most()
 }
 
-/// Does `work`, each step of it in a turn of `holder`. A step ends when the work waits.
+/// Runs `work`, each step of it in a turn of `holder`. A step ends when the work waits.
 pub async fn in_turns<F: Future>(holder: Arc<Holder>, work: F) -> F::Output {
     let mut work = pin!(work);
     loop {

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 /// Time for the client to send its first request, which clients do as soon as they are connected.
 /// While descriptors are short, the gateway accepts no other client during this time.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// The largest request that is read to be refused; a login has some hundred bytes.
+/// The largest request that the gateway reads in order to refuse it; a login has some hundred bytes.
 const MAX_REQUEST_BYTES: usize = 4 << 10;
 
 /// The answer to HTTP clients.
@@ -33,7 +33,7 @@ const NO_PLACE_HTTP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: c
 
 /// Answers the first request of a connection with Busy, and closes it.
 pub async fn refuse(mut stream: TcpStream, why: &'static str) {
-    // A client that doesn't ask, or doesn't take the answer, gets none.
+    // A client that sends no request in time, or doesn't take the answer, gets none.
     let _ = timeout(PATIENCE, answer(&mut stream, why)).await;
 }
 
@@ -78,7 +78,7 @@ fn busy(request: &Request, why: &'static str) -> Encoded {
 pub struct Reserve(Option<File>);
 
 impl Reserve {
-    /// Opened now, while there are free descriptors.
+    /// Opens the spare descriptor now, while there are free ones.
     pub fn new() -> Self {
         Self(File::open("/dev/null").ok())
     }

@@ -28,7 +28,7 @@ pub struct Request {
     pub body: Body,
     /// The memory of its bytes, held until it is executed.
     pub memory: Option<Permit>,
-    /// When its client gives it up, if it says so.
+    /// When its client stops waiting for the answer, if the request says so.
     pub deadline: Option<Instant>,
 }
 
@@ -36,7 +36,7 @@ pub struct Request {
 pub enum Body {
     /// A call.
     Call(Call),
-    /// No call of the interface.
+    /// The message isn't a call of the interface.
     Refused {
         /// The answer to the client.
         error: ApplicationError,
@@ -109,7 +109,7 @@ impl Request {
         }
     }
 
-    /// For calls whose answers may be cut: the memory that the answer may take.
+    /// For calls whose answers the gateway can cut: the most memory that the answer takes.
     pub fn answer_bytes(&self) -> Option<usize> {
         let Body::Call(call) = &self.body else { return None };
         let asked = match call {
@@ -125,7 +125,7 @@ impl Request {
     }
 }
 
-/// So many milliseconds from now; now, if the number is negative.
+/// The instant that is this many milliseconds from now; now, if the number is negative.
 fn after_ms(ms: i32) -> Instant {
     Instant::now() + Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
@@ -152,8 +152,8 @@ pub fn is_change(call: &Call) -> bool {
     id_of(call).is_some() || matches!(call, Call::CloseSession(_))
 }
 
-/// The path that a call names, for errors and the log of slow calls: not more of it than a path may have.
-/// None for calls on an open file.
+/// The path that a call names, for errors and the log of slow calls, cut to the longest valid length. None
+/// for calls on an open file.
 pub fn path_of(call: &Call) -> Option<String> {
     let path = match call {
         Call::GetFileInfo(request) => &request.path,
@@ -175,7 +175,7 @@ pub fn path_of(call: &Call) -> Option<String> {
 }
 
 /// How many bytes of an answer's memory one byte of content takes. JSON writes content as base64 beside
-/// the bytes themselves. A string may hold control bytes, each of which takes six.
+/// the bytes themselves. A string can hold control bytes, each of which JSON writes as six bytes.
 pub fn expansion(wire: Wire, call: &Call) -> usize {
     match (wire.protocol, call) {
         (Protocol::Json, Call::ReadRange(_)) => 3,

@@ -30,7 +30,7 @@ pub enum Outcome {
     Closed {
         /// Its length.
         length: i64,
-        /// At least this many replicas hold it, if the store tells.
+        /// At least this many replicas hold it, if the store reports a number.
         replicas: Option<u32>,
     },
 }
@@ -46,14 +46,14 @@ pub type RequestId = [u8; 16];
 pub enum Keep {
     /// Its answer.
     Answer,
-    /// The mutation while it runs. Afterwards the store's state tells its outcome.
+    /// The mutation while it runs. Afterwards the file's position shows its outcome.
     UnderWay,
 }
 
 /// Bytes of one remembered answer, beside an error's texts: its entry, and its request id in the map
 /// and in the queue.
 const ENTRY_BYTES: usize = 256;
-/// Bytes that a session may always remember.
+/// Bytes of answers that each session can always remember.
 const OWN_BYTES: usize = 128 * ENTRY_BYTES;
 /// A session forgets at most this many answers when it adds one: enough to keep up, and few enough to
 /// delay nobody.
@@ -104,18 +104,18 @@ pub struct Entry {
 }
 
 impl Mutations {
-    /// None yet, in the memory of `all`.
+    /// No mutations yet. Later ones count in the memory of `all`.
     pub fn new(all: Arc<Remembered>) -> Self {
         Self { known: Mutex::default(), all }
     }
 
-    /// Whether it remembers none.
+    /// Whether it remembers no mutation.
     pub fn is_empty(&self) -> bool {
         self.lock().by_id.is_empty()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        // Every critical section here leaves map and queue in agreement.
+        // A poisoned lock is harmless: every critical section leaves map and queue in agreement.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

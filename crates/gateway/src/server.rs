@@ -55,7 +55,7 @@ pub struct Gateway {
 pub struct Reload(Arc<Notify>);
 
 impl Reload {
-    /// Requests it now.
+    /// Makes the gateway read its files now.
     pub fn now(&self) {
         self.0.notify_one();
     }
@@ -65,14 +65,14 @@ impl Gateway {
     /// Listens on `address`.
     ///
     /// # Errors
-    /// The address is in use or isn't this host's. The configuration has no store, or not the named
-    /// one for programs of 2009.
+    /// The address is in use or isn't this host's. The configuration has no store, or lacks the store
+    /// that it names for programs of 2009.
     pub async fn bind(address: SocketAddr, mut config: Config) -> io::Result<Self> {
         if config.stores.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no store is configured"));
         }
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Connections of an earlier gateway don't block it.
+        // With this, the kernel's records of an earlier gateway's connections don't make `bind` fail.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(BACKLOG)?;
@@ -164,7 +164,7 @@ impl Gateway {
                             }
                             None => {
                                 log_refused(peer);
-                                // The gateway disconnects any further ones without an answer.
+                                // Beyond `MAX_REFUSALS`, the gateway disconnects clients without an answer.
                                 if let Ok(place) = refusals.clone().try_acquire_owned() {
                                     connections.spawn(async move {
                                         refusal::refuse(stream, NO_PLACE).await;
@@ -189,7 +189,7 @@ impl Gateway {
         let _ = stop.send(true);
         let all_done = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(shared.limits.drain, all_done).await.is_err() {
-            tracing::warn!("cut connections that didn't end in time");
+            tracing::warn!("shutdown: closed the connections whose requests didn't end in time");
             connections.shutdown().await;
         }
         shared.sessions.close_all(shared.limits.drain).await;
@@ -216,7 +216,7 @@ fn log_refused(peer: Peer) {
     }
 }
 
-/// Choice of files to read.
+/// The files to read: those that have changed, or all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     IfChanged,
@@ -224,13 +224,13 @@ enum Look {
 }
 
 /// Reads changed passwords and certificates, and ends sessions that have idled out or whose logins
-/// are no longer valid. These are small local files, read on the blocking pool.
+/// are no longer valid. Runs on the blocking pool, since it reads files.
 fn look(shared: &Arc<Shared>, reading: &Arc<Mutex<()>>, which: Look) {
     let (shared, reading) = (shared.clone(), reading.clone());
     tokio::task::spawn_blocking(move || {
         let turn = match which {
             Look::Always => Some(reading.lock().unwrap_or_else(PoisonError::into_inner)),
-            // A file on a disk that hangs takes one thread, not one more at each look.
+            // If a disk hangs, its file blocks one thread, and not one more at each check.
             Look::IfChanged => match reading.try_lock() {
                 Err(TryLockError::WouldBlock) => None,
                 Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),

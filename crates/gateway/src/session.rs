@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, SessionSecret, fail};
 
-/// The message for a client whose session has no place.
+/// The message for a client that can't get another session.
 pub const TOO_MANY_SESSIONS: &str =
     "the gateway, or this client's address or user, has its maximum of sessions; try again later";
 
@@ -50,7 +50,7 @@ impl Identity {
     /// The principal for whom such a session acts.
     ///
     /// # Errors
-    /// Unauthenticated without a login.
+    /// Unauthenticated: the client must log in first.
     pub fn principal(&self) -> Result<Principal> {
         match self {
             Self::Nobody(why) => fail(ErrorKind::Unauthenticated, why.to_string()),
@@ -59,7 +59,7 @@ impl Identity {
         }
     }
 
-    /// The key whose shares it takes: a user, or the origin of a client without a login.
+    /// The key that it counts for: a user, or the origin of a client without a login.
     pub fn key(&self, from: Origin) -> Key {
         match self {
             Self::Nobody(_) | Self::Anonymous(_) => Key::Origin(from),
@@ -71,7 +71,7 @@ impl Identity {
 /// The reason why a client must log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Uninvited {
-    /// Every client must.
+    /// Every client must log in.
     NoLogin,
     /// Over HTTP, a page of any site may be the sender.
     Http,
@@ -90,8 +90,8 @@ impl fmt::Display for Uninvited {
             }
             Self::Http => {
                 return f.write_str(
-                    "over HTTP this gateway serves nobody without a login; run it with --passwords FILE and \
-                     log in, or let everybody in with --allow-anonymous",
+                    "over HTTP this gateway requires a login; run it with --passwords FILE and log in, or \
+                     let everybody in with --allow-anonymous",
                 );
             }
             Self::OtherUser(user) => format!("belongs to user id {user}"),
@@ -104,13 +104,14 @@ impl fmt::Display for Uninvited {
         let own = own_user();
         write!(
             f,
-            "without a login this gateway serves programs of user id {own} alone, and this connection {whose}; \
+            "without a login this gateway serves only user id {own}, and this connection {whose}; \
              run the gateway with --passwords FILE and log in, or let every local user in with --allow-anonymous"
         )
     }
 }
 
-/// The number of the user whose rights this process has. Every call without a login asks for it.
+/// The number of the user whose rights this process has. It is cached, since every call without a login
+/// needs it.
 fn own_user() -> u32 {
     static OWN: LazyLock<u32> = LazyLock::new(|| rustix::process::geteuid().as_raw());
     *OWN
@@ -118,7 +119,7 @@ fn own_user() -> u32 {
 
 /// One client's session.
 pub struct Session {
-    /// Its number; in a token for DfsV2.
+    /// Its number. A DfsV2 token contains it.
     pub id: u128,
     /// See [`Signer::secret_of`].
     secret: SessionSecret,
@@ -140,7 +141,7 @@ pub struct Session {
     connections: AtomicUsize,
     /// Calls that run in it.
     calls: AtomicUsize,
-    /// Set once its handles are gone: the session takes no more calls.
+    /// Set when the session ends, before its handles are closed. It then takes no more calls.
     ended: AtomicBool,
     /// On the clock of [`uptime_ms`].
     last_used_ms: AtomicI64,
@@ -152,7 +153,7 @@ impl Session {
     /// The principal for whom it acts.
     ///
     /// # Errors
-    /// Unauthenticated without a login.
+    /// Unauthenticated: the client must log in first.
     pub fn principal(&self) -> Result<Principal> {
         Ok(Principal { session: Some(self.secret), ..self.with_identity(Identity::principal)? })
     }
@@ -172,7 +173,7 @@ impl Session {
         matches!(self.identity(), Identity::User(login) if login.user == user)
     }
 
-    /// Whether a user is logged in to it, and it isn't this one.
+    /// Whether another user than this one is logged in to it.
     pub fn is_of_another(&self, user: &str) -> bool {
         matches!(self.identity(), Identity::User(login) if login.user != user)
     }
@@ -207,7 +208,7 @@ impl Session {
     /// A place for a change. The change holds it until it ends, even if its client leaves.
     ///
     /// # Errors
-    /// Busy if the store runs its maximum of changes, or this user has its share of them.
+    /// Busy: the store runs its maximum of changes, or this user's share of them is used up.
     pub fn begin_change(&self) -> Result<Grant> {
         let place = self.changes.lock().unwrap_or_else(PoisonError::into_inner).try_take(1);
         place.ok_or_else(too_many_changes)
@@ -223,7 +224,7 @@ impl Session {
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Counts a running call; the session doesn't idle out meanwhile.
+    /// Counts a running call. While calls run, the session doesn't idle out.
     pub fn begin_call(&self) {
         self.calls.fetch_add(1, Ordering::AcqRel);
     }
@@ -244,8 +245,8 @@ impl Session {
     /// Adds a handle that was opened for `who`, and gives its number.
     ///
     /// # Errors
-    /// Unauthenticated if the session has ended meanwhile, or acts for another user. Then the handle
-    /// is gone: nobody would close it, or another user would have it.
+    /// Unauthenticated: the session has ended in the meantime, or acts for another user. Then this removes
+    /// the handle, since otherwise nobody would close it, or another user would have it.
     pub fn add_handle(&self, who: &Principal, handle: Handle) -> Result<i64> {
         let number = self.handles.add(handle);
         // A session's end or a logout is recorded before the handles are closed. So either the closing
@@ -363,7 +364,7 @@ impl Sessions {
     fn unknown_store(&self, asked: &str) -> Error {
         let names: Vec<&str> = self.stores.iter().map(|store| store.name.as_str()).collect();
         let asked: String = asked.chars().take(200).collect();
-        let message = format!("no store {asked:?} is configured here; there are: {}", names.join(", "));
+        let message = format!("no store {asked:?} is configured here, only: {}", names.join(", "));
         Error::new(ErrorKind::NotFound, message)
     }
 
@@ -382,7 +383,7 @@ impl Sessions {
     /// A place among the open files for a request that opens one without a handle.
     ///
     /// # Errors
-    /// Busy if this user, or all users, have too many open.
+    /// Busy: this user, or all users together, have too many open files.
     pub fn file_place(&self, key: &Key) -> Result<Grant> {
         self.handles.holder(key).try_take(1).ok_or_else(too_many_files)
     }
@@ -405,7 +406,7 @@ impl Sessions {
     /// changed and removed users. Blocks for a small local file.
     ///
     /// # Errors
-    /// A line for people, once for a change. The former contents stay in force.
+    /// A line for people, once for each change: the file can't be used. The former contents stay in force.
     pub fn reload_passwords(&self) -> std::result::Result<bool, String> {
         self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload_if_changed())
     }
@@ -413,7 +414,7 @@ impl Sessions {
     /// Reads the password file, even if it is unchanged.
     ///
     /// # Errors
-    /// A line for people, at each call. The former contents stay in force.
+    /// A line for people, at each call: the file can't be used. The former contents stay in force.
     pub fn reload_passwords_now(&self) -> std::result::Result<bool, String> {
         self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload().map(|()| true))
     }
@@ -465,12 +466,12 @@ impl Sessions {
     /// Checks a password. Only a few checks run at a time, for all clients together.
     ///
     /// # Errors
-    /// Unauthenticated, in the same words for a wrong password and an unknown user. Busy if too
-    /// many were wrong, or too many wait already.
+    /// Unauthenticated: the password is wrong or the user unknown; the message is the same for both.
+    /// Busy: this user failed too often from this origin, or too many logins wait.
     pub async fn check_password(self: &Arc<Self>, user: &str, password: &str, from: Origin) -> Result<Login> {
         let Some(file) = &self.access.passwords else {
             let message =
-                "this gateway has no logins: name no user, or have its operator give it --passwords FILE";
+                "this gateway has no logins: connect without a user, or have the operator set --passwords";
             return fail(ErrorKind::Unauthenticated, message);
         };
         let patient =
@@ -486,7 +487,7 @@ impl Sessions {
                 let Some(turn) = self.logins.turn(from).await else {
                     return fail(ErrorKind::Unavailable, "the gateway is shutting down");
                 };
-                // Other tries of the pair may have failed meanwhile.
+                // Other attempts of this user from this origin may have failed during the wait.
                 patient(Instant::now())?;
                 let (this, name, password) = (self.clone(), user.to_owned(), password.to_owned());
                 let verified = tokio::task::spawn_blocking(move || {
@@ -530,7 +531,7 @@ impl Sessions {
     /// Opens a session.
     ///
     /// # Errors
-    /// Busy if there are too many.
+    /// Busy: there are too many sessions, or too many of this origin.
     pub fn open(&self, store: ConfiguredStore, identity: Identity, from: Origin) -> Result<Arc<Session>> {
         self.open_with_id(u128::from_be_bytes(random()), store, identity, from)
     }
@@ -592,8 +593,8 @@ impl Sessions {
     /// instead.
     ///
     /// # Errors
-    /// InvalidArgument if there is no login, or no time; Unauthenticated if the token isn't one of this
-    /// user's sessions.
+    /// InvalidArgument: `session` has no login, or `lend_ms` isn't positive. Unauthenticated: `lent` isn't
+    /// the token of a session of this user and store.
     pub fn lend(
         &self,
         session: &Session,
@@ -605,7 +606,7 @@ impl Sessions {
             return fail(ErrorKind::InvalidArgument, "only a login can be lent, and this session has none");
         };
         if lend_ms <= 0 {
-            return fail(ErrorKind::InvalidArgument, "a login is lent for at least a millisecond");
+            return fail(ErrorKind::InvalidArgument, "a login must be lent for at least a millisecond");
         }
         let ends_ms = login.ends_ms.min(now_ms().saturating_add(lend_ms));
         let login = Login { ends_ms, ..login };
@@ -632,8 +633,8 @@ impl Sessions {
         (self.signer.sign(&claims), expires_ms)
     }
 
-    /// The session of a token. If another gateway opened it (or this one before a restart), makes
-    /// it anew.
+    /// The session of a token. If another gateway opened it (or this one before a restart), creates
+    /// it here.
     ///
     /// # Errors
     /// Unauthenticated for a token that is wrong or has expired, whose session was
@@ -743,7 +744,7 @@ impl Sessions {
             }
             !ends
         });
-        // Outside of the lock: dropping a writer may start work.
+        // Done without the lock, since dropping a writer may start work.
         for session in ended {
             session.abandon_files();
         }
@@ -761,7 +762,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Every critical section here leaves the table whole.
+        // A poisoned lock is harmless: every critical section leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -800,7 +801,7 @@ mod tests {
         }))
     }
 
-    /// Once, a client that left before the answer could guess without limit.
+    /// A client that leaves before the answer must not be able to guess passwords without limit.
     #[tokio::test]
     async fn wrong_passwords_count_though_their_clients_leave() {
         let dir = tempfile::tempdir().unwrap();

@@ -31,7 +31,7 @@ pub struct Shared {
     pub local_root: Option<LocalRoot>,
     /// Choices for programs of 2009 that name no store of this gateway.
     pub service_2009: Service2009,
-    /// Names and pages served over HTTP.
+    /// Host names, and origins of pages, that the gateway allows over HTTP.
     pub http: HttpAccess,
     /// Counts of the calls.
     pub calls: Calls,
@@ -64,7 +64,7 @@ impl GatewayNumbers {
         page.number(
             "strait_gateway_slow_clients_total",
             Kind::Counter,
-            "Connections ended because they used the memory that they held too slowly while others waited.",
+            "Connections ended because they moved bytes too slowly while others waited for their memory.",
             &[],
             budget.connections_cut(),
         );

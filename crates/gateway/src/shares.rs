@@ -25,13 +25,13 @@ pub struct Share {
 }
 
 impl Shares {
-    /// All free.
+    /// Places that are all free.
     pub fn new(places: usize) -> Arc<Self> {
         Arc::new(Self { places, taken: Mutex::default() })
     }
 
-    /// A place for a client. None if all are taken, or if its origin has as many as are free: alone
-    /// it gets half of them.
+    /// A place for a client. None if all are taken, or if its origin has as many places as are free. So
+    /// an origin without others gets half of all.
     pub fn take(self: &Arc<Self>, origin: Origin) -> Option<Share> {
         let mut taken = self.lock();
         let free = self.places.saturating_sub(taken.in_all);
@@ -45,7 +45,7 @@ impl Shares {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        // Every critical section here leaves the counts whole.
+        // A poisoned lock is harmless: every critical section leaves the counts consistent.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A connection records when it began to receive a large request or to send an answer, and how many
 //! bytes have moved since. While another request waits for memory, the gateway ends connections below
-//! the least rate, the slowest first, until enough memory is free. For a waiting request, it ends only
+//! the minimum rate, the slowest first, until enough memory is free. For a waiting request, it ends only
 //! connections of the same holder, or of holders that have more. If no request waits, it ends none.
 
 use crate::fair::{Holder, Need};
@@ -20,9 +20,9 @@ const FIRST_LOOK: usize = 64;
 /// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// A request.
+    /// To the gateway: a request.
     In,
-    /// Answers.
+    /// From the gateway: answers.
     Out,
 }
 
@@ -33,7 +33,7 @@ pub type Cut = oneshot::Receiver<()>;
 pub struct Flow {
     /// Bytes in and out so far.
     moved: [AtomicU64; 2],
-    /// A sample for each way, while the client has to move bytes for which the connection holds
+    /// A sample for each direction, while the client has to move bytes for which the connection holds
     /// memory.
     since: Mutex<[Option<Sample>; 2]>,
     end: Mutex<Option<oneshot::Sender<()>>>,
@@ -53,7 +53,8 @@ impl Flow {
         self.moved[way as usize].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Records that the client has to move bytes for which `units` are held, or none any more.
+    /// Records that the client has to move bytes for which the connection holds `units`. With 0 units, it
+    /// has to move none any more.
     pub fn holds(&self, way: Way, holder: &Arc<Holder>, units: usize) {
         let since = &mut self.lock()[way as usize];
         match since {
@@ -102,8 +103,7 @@ struct Candidate {
 }
 
 impl Flows {
-    /// With these limits: clients have to move `min_rate_bytes_per_s`, from `grace` after they
-    /// began.
+    /// No connections yet. Each client has to move `min_rate_bytes_per_s`, measured over at least `grace`.
     pub fn new(min_rate_bytes_per_s: u64, grace: Duration) -> Self {
         Self { min_rate_bytes_per_s, grace, known: Mutex::default(), cut: AtomicU64::new(0) }
     }
@@ -155,7 +155,7 @@ impl Flows {
         }
     }
 
-    /// The ways in which a connection is below the least rate.
+    /// The directions in which a connection is below the minimum rate.
     fn slow(&self, flow: &Arc<Flow>) -> Vec<Candidate> {
         let mut since = flow.lock();
         let mut slow = Vec::new();

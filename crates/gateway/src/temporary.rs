@@ -1,4 +1,4 @@
-//! A file under a temporary name, until it is whole.
+//! A file under a temporary name, until it is complete.
 
 use std::sync::Arc;
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileWriter, Principal, Result, StorePath};
@@ -10,34 +10,34 @@ pub struct Temporary {
     fs: Arc<dyn FileSystem>,
     who: Principal,
     path: StorePath,
-    /// Dropping this must not remove the file: it has its real name, is the only version, or wasn't
-    /// made.
+    /// Whether dropping this leaves the file: it has its real name, is the only version, or wasn't made.
     stays: bool,
 }
 
 impl Temporary {
-    /// For a file at `path`, which isn't made yet: the client may leave while the store makes it.
+    /// For a file at `path`. Call it before the store makes the file, since the client may leave while the
+    /// store makes it.
     pub fn new(fs: Arc<dyn FileSystem>, who: Principal, path: StorePath) -> Self {
         Self { fs, who, path, stays: false }
     }
 
-    /// Makes it.
+    /// Makes the file.
     ///
     /// # Errors
-    /// The store's.
+    /// Those of the store.
     pub async fn create(&mut self, options: &CreateOptions) -> Result<Box<dyn FileWriter>> {
         let made = self.fs.create(&self.who, &self.path, options).await;
         if let Err(error) = &made {
-            // There is nothing to remove, unless the store can't tell.
+            // The file wasn't made, so there is nothing to remove, unless the outcome is unknown.
             self.stays = error.kind() != ErrorKind::OutcomeUnknown;
         }
         made
     }
 
-    /// Gives it its real name. Drop the future only before its first poll or after its end.
+    /// Gives the file its real name. Drop the future only before its first poll or after its end.
     ///
     /// # Errors
-    /// The store's. Without `replace`, AlreadyExists if the name is taken.
+    /// Those of the store. AlreadyExists: the name is taken, and `replace` is false.
     pub async fn rename(mut self, to: StorePath, replace: bool) -> Result<()> {
         let at_once = self.fs.capabilities().rename_replace;
         if replace && !at_once {

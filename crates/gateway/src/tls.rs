@@ -24,7 +24,7 @@ use x509_parser::time::ASN1Time;
 pub struct TlsFiles {
     /// The server's certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
-    /// Its private key; no other user may read it.
+    /// Its private key; only its owner may have access to the file.
     pub key: PathBuf,
     /// Certificate authorities whose clients are admitted. None: the gateway asks for no client
     /// certificate.
@@ -33,7 +33,7 @@ pub struct TlsFiles {
     pub client_crl: Option<PathBuf>,
 }
 
-/// TLS with the present files.
+/// TLS with the latest valid contents of the files.
 pub struct Tls {
     files: TlsFiles,
     current: Mutex<Current>,
@@ -61,7 +61,7 @@ pub struct CertificateFacts {
     pub expires: SystemTime,
 }
 
-/// An error of the files, for people.
+/// The reason why the files can't be used, for people.
 pub type Problem = String;
 
 impl Tls {
@@ -101,7 +101,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Whether clients must show a certificate.
+    /// Whether clients must present a certificate.
     pub fn asks_for_certificates(&self) -> bool {
         self.files.client_ca.is_some()
     }
@@ -219,7 +219,7 @@ fn time(at: ASN1Time) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(u64::try_from(at.timestamp()).unwrap_or(0))
 }
 
-/// A list's nextUpdate: by then its authority issues another one.
+/// A list's nextUpdate: the time by which its authority issues another list.
 fn next_update(list: &[u8]) -> Option<SystemTime> {
     let (_, list) = x509_parser::parse_x509_crl(list).ok()?;
     list.next_update().map(time)
@@ -256,7 +256,7 @@ fn certificates(named: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>
     }
 }
 
-/// The reason; the parser's own text says "I/O error" of every file that can't be read.
+/// The reason. The parser's own text is only "I/O error" for every file that can't be read.
 fn described(error: pem::Error) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),

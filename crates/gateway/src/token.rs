@@ -1,6 +1,6 @@
 //! Session tokens: signed statements of a session's number, store, login and expiry. Any gateway
 //! with the same key accepts them. A token carries the end and the epoch of its login; renewing it
-//! changes neither. The same key gives each session's secret for stores.
+//! changes neither. Each session's secret for its store is derived from the same key.
 
 use crate::hex;
 use crate::mac;
@@ -50,7 +50,7 @@ impl Signer {
         Self { keyed: mac::keyed(&key) }
     }
 
-    /// The prefix and hex of the claims and their HMAC-SHA256.
+    /// A token: the prefix, then the claims and their HMAC-SHA256 in hex.
     pub fn sign(&self, claims: &Claims) -> String {
         let mut bytes = Vec::with_capacity(160);
         bytes.extend_from_slice(&claims.session.to_be_bytes());
@@ -92,10 +92,11 @@ impl Signer {
         (claims.expires_ms > now_ms).then_some(claims)
     }
 
-    /// The secret of a session, for its store: the same at every gateway with this key. Stores may show others what
-    /// they derive from it, so without the key nobody can try numbers on that. (Those of 2009 have 62 random bits.)
+    /// The secret of a session, for its store: the same at every gateway with this key. Stores may publish
+    /// values derived from it. Without the key, nobody can find a session's number by trying numbers until
+    /// such a value fits. (Session numbers of the 2009 service have only 62 random bits.)
     pub fn secret_of(&self, session: u128) -> SessionSecret {
-        // Shorter than the claims of any token.
+        // This text is shorter than the claims of any token, so its MAC is never a token's.
         let mac = self.mac(b"secret of session ").chain_update(session.to_be_bytes());
         SessionSecret(mac.finalize().into_bytes().into())
     }

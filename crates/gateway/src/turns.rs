@@ -1,11 +1,11 @@
-//! Turns at a store: no user's calls keep another user's waiting.
+//! Turns at a store, so that one user's calls don't block those of another user.
 //!
 //! A store runs a limited number of calls at once, since each may hold a thread. It runs few
 //! checksums, since each keeps processors or disks busy for long, and few calls that move much data,
 //! since each needs memory and processors for it. Users take these turns from a [`Pool`]. It serves
 //! waiting users in turn, and none has more than half. [`Queued`] is a store behind this queue, with
-//! any adapter. A call returns its turn when the store has finished it. If the caller leaves, that is
-//! when no thread works for the call any more.
+//! any adapter. A call returns its turn when the store has finished it. If the caller leaves, the call
+//! returns its turn when no thread works for it any more.
 
 use crate::config::Limits;
 use crate::fair::{Grant, Holder, Key, Pool};
@@ -24,7 +24,8 @@ use strait_store::{
 };
 use strait_telemetry::{Kind, Page, RequestId};
 
-/// Entries that a listing takes in one turn, if they are there. It holds them between two pages.
+/// Most entries that a listing takes in one turn: those that the store has ready. The listing holds them
+/// between two pages.
 const ENTRIES_A_TURN: usize = 32;
 /// A call that reads or writes more bytes is a transfer.
 const SMALL_BYTES: usize = 16 << 10;
@@ -49,13 +50,13 @@ fn beyond_call<F: Future>(rest: F) -> impl Future<Output = F::Output> {
     async move {
         match key {
             Ok(key) => call(key, deadline, rest).await,
-            // Outside of a call there is none to be dropped.
+            // Outside of a call, there is no call that could be dropped.
             Err(_) => rest.await,
         }
     }
 }
 
-/// Does the current call's `work` to its end, even if the call is dropped meanwhile. It begins at once.
+/// Runs the current call's `work` to its end, even if the call is dropped before. It begins at once.
 ///
 /// # Errors
 /// Those of `work`, and OutcomeUnknown if it panics.
@@ -118,7 +119,7 @@ impl Turns {
                 |name, help, value: usize| page.number(name, Kind::Gauge, help, &of, value as u64);
             gauge(
                 "strait_gateway_store_calls_running",
-                "Calls at work in a store; transfer: calls with a transfer's place.",
+                "Calls that run in a store. transfer: calls that hold a turn for transfers.",
                 pool.held(),
             );
             gauge("strait_gateway_store_calls_waiting", "Calls that wait for a turn.", pool.waiting());
@@ -136,7 +137,7 @@ impl Turns {
     }
 }
 
-/// Takes a turn of this caller and does `work` in it.
+/// Takes a turn of this caller and runs `work` in it.
 async fn in_turn<F: Future>(caller: Option<Arc<Holder>>, work: F) -> F::Output {
     let turn: Option<Grant> = match caller {
         Some(caller) => Some(caller.take(1).await),
@@ -146,7 +147,7 @@ async fn in_turn<F: Future>(caller: Option<Arc<Holder>>, work: F) -> F::Output {
 }
 
 impl Opener {
-    /// Does `work`, which moves this many bytes, in a turn of the opener, if there is one.
+    /// Runs `work`, which moves this many bytes, in a turn of the opener, if there is an opener.
     async fn moves<F: Future>(opener: Option<&Self>, bytes: usize, work: F) -> F::Output {
         let calls = opener.map(|opener| opener.calls.clone());
         match opener.filter(|_| bytes > SMALL_BYTES) {

@@ -38,8 +38,8 @@ fn limits(context: &Context) -> wire::Limits {
     }
 }
 
-/// Only clients that may use a store learn its URI. `recovery_ms` is how long a lost client's files
-/// stay open: until its session ends, and then as long as the store needs.
+/// Only clients that may use a store learn its URI. `recovery_ms` is the time for which a lost client's
+/// files stay open: until its session ends, and then as long as the store needs to close them.
 fn store_info(context: &Context, store: &ConfiguredStore, may_use_it: bool) -> wire::StoreInfo {
     let capabilities = store.fs.capabilities();
     let lingers = context.shared.limits.session_linger + SWEEP_PERIOD;
@@ -128,7 +128,7 @@ pub async fn close_session(
     request: wire::CloseSessionRequest,
 ) -> Result<wire::CloseSessionReply> {
     let caller = context.caller(&request.session)?;
-    // First, so that no call opens a file in it meanwhile.
+    // Close the session first, so that no call opens a file in it while its files are closed.
     context.shared.sessions.close(&caller.session);
     let closed = caller.session.close_files().await;
     if context.attached().is_some_and(|own| own.id == caller.session.id) {
@@ -244,7 +244,7 @@ pub async fn get_block_locations(
     let start = unsigned(request.offset.unwrap_or(0), "offset")?;
     let end = match request.length {
         Some(length) => start.saturating_add(unsigned(length, "length")?),
-        // HDFS counts in i64.
+        // HDFS's offsets are i64.
         None => i64::MAX as u64,
     };
     let found = caller.fs().block_locations(&caller.who, &path, start..end).await?;

@@ -1,4 +1,4 @@
-//! Checksums of a replica's units, and received bytes that were compared with theirs.
+//! Checksums of a replica's units, and bytes that were compared with their checksums.
 
 use crate::{
     Config,
@@ -12,15 +12,15 @@ use bytes::Bytes;
 /// CRC-32C of each unit; the last unit may be partial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Number of bytes that they cover.
+    /// Number of bytes that the checksums cover.
     pub length: u32,
     /// One checksum per unit.
     pub units: Vec<u32>,
 }
 
 impl Sums {
-    /// Adds `bytes`, which follow. Returns the records to append on disk, one for each unit that
-    /// grew.
+    /// Adds the checksums of `bytes`, which follow the covered ones. Returns the records to append to
+    /// the file of checksums: one for each unit that grew.
     pub fn extend(&mut self, bytes: &[u8], unit: u32) -> Vec<u8> {
         let mut records = Vec::new();
         let mut rest = bytes;
@@ -41,14 +41,15 @@ impl Sums {
         records
     }
 
-    /// The records of all units, as [`Sums::extend`] would have returned them at once.
+    /// The records of all units, as [`Sums::extend`] would return them for all bytes at once.
     pub fn records(&self, unit: u32) -> Vec<u8> {
         let ends = (1u64..).map(|count| (count * u64::from(unit)).min(self.length.into()) as u32);
         let record = |(end, sum): (u32, &u32)| [end.to_le_bytes(), sum.to_le_bytes()].concat();
         ends.zip(&self.units).flat_map(record).collect()
     }
 
-    /// Cuts to `length`. `last` are the remaining bytes of the unit that is cut.
+    /// Drops the checksums of the bytes after `length`. `last` holds the bytes that remain of the last
+    /// unit, if it becomes partial.
     pub fn cut(&mut self, length: u32, last: &[u8], unit: u32) {
         self.units.truncate(length.div_ceil(unit) as usize);
         self.length = length;
@@ -60,8 +61,9 @@ impl Sums {
     }
 }
 
-/// Bytes that agree with their checksums, or a digest of such bytes. Only the checks construct it,
-/// so no unchecked byte gets further. The thread that received the bytes runs the check.
+/// Bytes that match their checksums, or a digest of such bytes. Only the checks below construct this
+/// type, so a function that takes it never gets unchecked bytes. The thread that received the bytes
+/// runs the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked<P = Bytes> {
     pub(crate) content: P,
@@ -85,7 +87,7 @@ impl Checked {
     /// Checks the answer to `read`.
     ///
     /// # Errors
-    /// Corrupt.
+    /// Corrupt: a checksum doesn't match, or the answer has too many bytes or checksums.
     pub fn of(read: &Read, piece: Piece, config: &Config) -> Result<Self> {
         let unit = config.unit_bytes;
         let mut rest = &piece.bytes[..];
@@ -106,11 +108,11 @@ impl Checked {
         Ok(Self { content: piece.bytes, visible: piece.visible })
     }
 
-    /// Answers `read` from a sealed replica with these checksums per unit. `fetch` gets whole units
-    /// by offset and length in bytes, or fewer if the replica was cut.
+    /// Answers `read` from a sealed replica with the checksums `sums`. `fetch` reads whole units, by
+    /// offset and length in bytes; it returns fewer bytes if the replica's file is too short.
     ///
     /// # Errors
-    /// Corrupt; those of `fetch`.
+    /// Corrupt: bytes are missing or don't match their checksums. Errors of `fetch`.
     pub fn of_sealed(
         read: &Read,
         sums: &Sums,

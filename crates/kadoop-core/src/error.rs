@@ -2,22 +2,22 @@
 
 use thiserror::Error;
 
-/// A refusal. It means that nothing was changed, unless a kind says otherwise.
+/// The reason for a refusal. The refused request changed nothing, unless a variant says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
     /// No such file or directory.
     #[error("no such file or directory")]
     NotFound,
-    /// The name is taken already.
-    #[error("it exists already")]
+    /// The name is already in use.
+    #[error("the path already exists")]
     AlreadyExists,
     /// A component of the path, or the target, is a file.
     #[error("not a directory")]
     NotADirectory,
-    /// The request needs a file.
+    /// The path leads to a directory, and the request needs a file.
     #[error("it is a directory")]
     IsADirectory,
-    /// A directory with entries.
+    /// The request needs an empty directory, and this one has entries.
     #[error("the directory isn't empty")]
     NotEmpty,
     /// The caller lacks a right.
@@ -29,47 +29,48 @@ pub enum Error {
     /// Another writer has the file. Ask again: recovery may be under way.
     #[error("another writer has the file")]
     Busy,
-    /// The request's lease is gone.
+    /// The client no longer has the lease that the request needs.
     #[error("the lease is lost")]
     LeaseLost,
-    /// Too few datanodes for the request. Ask again.
+    /// Too few datanodes can take part in the request. Ask again.
     #[error("not enough datanodes")]
     NoDatanodes,
-    /// The namenode doesn't know the client any more: it was silent for too long. Nobody can tell
-    /// whether the namenode executed its last requests.
-    #[error("the client isn't known any more")]
+    /// The namenode no longer knows the client, which sent no request for too long. It is unknown
+    /// whether the namenode executed the client's latest requests.
+    #[error("the namenode no longer knows this client")]
     UnknownClient,
     /// The datanode has to register (again) first.
     #[error("the datanode isn't registered")]
     NotRegistered,
-    /// A datanode reports a chunk or stamp that this namenode never handed out: the log is older
-    /// than the data.
-    #[error("the datanode holds what this namenode never handed out")]
+    /// A datanode reports a chunk or stamp that this namenode never issued: the log is older than
+    /// the data.
+    #[error("the datanode holds a chunk or stamp that this namenode never issued")]
     ForeignData,
-    /// The log ends before a record that a datanode has heard of: records are lost, or an older copy
-    /// of the namenode's directory was put back.
-    #[error("the namenode's log lacks records that a datanode has heard of")]
+    /// The log ends before a record that a datanode knows of: records are lost, or an older copy of
+    /// the namenode's directory was restored.
+    #[error("the namenode's log lacks records that a datanode knows of")]
     LogBehind,
-    /// The log lacks a record that the datanode remembers: the datanode belongs to another history of
-    /// the cluster.
-    #[error("the datanode has heard of records that aren't in the namenode's log")]
+    /// The log has another record in place of one that the datanode remembers: the datanode belongs to
+    /// another history of the cluster.
+    #[error("the datanode knows of records that aren't in the namenode's log")]
     OtherHistory,
     /// The datanode has no such replica.
     #[error("no such replica")]
     NoReplica,
-    /// The datanode has seen a higher stamp.
+    /// The datanode has seen a higher stamp for the chunk.
     #[error("the stamp is stale")]
     StaleStamp,
-    /// Meant for another run of the datanode.
-    #[error("meant for another incarnation")]
+    /// The request names another incarnation of the datanode, which has restarted or lost a directory
+    /// since.
+    #[error("the request is for another incarnation of the datanode")]
     WrongIncarnation,
     /// The replica isn't open for writing.
     #[error("the replica isn't open")]
     NotOpen,
-    /// The replica doesn't reach that far, or holds too much out of order already.
+    /// The replica ends before the requested offset, or already holds too many bytes out of order.
     #[error("beyond the replica's end")]
     BeyondEnd,
-    /// Bytes and checksum don't agree, or a repeated write differs.
+    /// The bytes don't match their checksum, or a repeated write has other bytes than the first.
     #[error("the bytes are damaged")]
     Corrupt,
     /// The disk failed.
@@ -78,29 +79,29 @@ pub enum Error {
     /// A limit of the namenode is reached.
     #[error("limit reached: {0}")]
     Limit(&'static str),
-    /// No replica or server could be reached before the deadline.
+    /// No replica or server answered before the deadline. Ask again.
     #[error("not available")]
     Unavailable,
-    /// The caller lacks the cluster's key, or its token doesn't cover the request.
+    /// The caller doesn't have the cluster's key, or its token doesn't cover the request.
     #[error("not authenticated")]
     Unauthenticated,
-    /// The token was valid once; the namenode gives another.
+    /// The token was valid earlier. Ask the namenode for a new one.
     #[error("the token has expired")]
     TokenExpired,
-    /// Every member of a pipeline has restarted before a sync, and the bytes left are fewer than
-    /// were acknowledged. Synced bytes are still there.
-    #[error("bytes that were acknowledged and not synced are lost: no datanode has them any more")]
+    /// Every member of a pipeline restarted before a sync, and none has all acknowledged bytes any
+    /// more. Synced bytes are still there.
+    #[error("acknowledged bytes that weren't synced are lost: no datanode has them any more")]
     BytesLost,
     /// The disk is full.
     #[error("no space left")]
     NoSpace,
-    /// Nobody can tell whether the request was executed.
-    #[error("whether it was done isn't known")]
+    /// It is unknown whether the request was executed.
+    #[error("it is unknown whether the request was executed")]
     OutcomeUnknown,
-    /// A peer's answer is impossible, or its reason for refusing is unknown here.
+    /// A peer's answer breaks the protocol, or its error code is unknown to this version.
     #[error("internal: {0}")]
     Internal(&'static str),
 }
 
-/// A result with this crate's refusal.
+/// A result with this crate's [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,16 +1,16 @@
 //! Faults that the simulation plants, to check that it notices them.
 //!
-//! Without the feature `simulation` a [`Faults`] holds nothing, and the compiler resolves every
-//! question to "no".
+//! Without the feature `simulation`, [`Faults`] is empty, and [`Faults::has`] is always false at
+//! compile time.
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// One breach of the protocol.
+        /// A breach of the protocol. Each variant's text says what the faulty code does.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Fault { $($(#[$doc])* $name,)* }
 
         impl Fault {
-            /// All of them.
+            /// All faults.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
         }
     };
@@ -25,27 +25,28 @@ faults! {
     LogEndTrusted,
     /// The log's mark is written before the records are on disk.
     MarkedEarly,
-    /// The log's mark is written at a start only.
+    /// The log's mark is written only when the namenode starts.
     MarkForgotten,
     /// A start doesn't compare the log's end with its mark.
     MarkIgnored,
     /// The namenode doesn't compare its log with the points that datanodes remember.
     HistoryIgnored,
-    /// Starts and joins make up for lost records.
+    /// Records of starts and joins count when the log's end is compared with a datanode's memory, so
+    /// they hide lost records.
     JoinsCounted,
-    /// Changes don't wait for a datanode that may know more than the log.
+    /// After a start, changes don't wait for a datanode, which may know of lost records.
     UnheardBelieved,
     /// New ids and stamps may lie below those of an admitted datanode.
     AdmittedBelow,
-    /// A flush with nothing new asks nobody.
+    /// A flush without new bytes doesn't ask the members.
     OldFlushBelieved,
-    /// A torn frame is read as good.
+    /// The reader of the log accepts a torn frame.
     TornFrameRead,
     /// A checkpoint is renamed before it is synced.
     CheckpointNotSynced,
     /// A checkpoint isn't compared with its checksums.
     CheckpointUnchecked,
-    /// Only the newest checkpoint is kept, with the log behind it.
+    /// Only the newest checkpoint is kept, with the log after it.
     CheckpointKeptAlone,
     /// A checkpoint lacks the files' minima of replicas.
     MinimumNotSaved,
@@ -59,9 +60,9 @@ faults! {
     ReturnedBelieved,
     /// Recovery believes a restarted datanode that says it never saw the chunk.
     AbsenceBelieved,
-    /// Recovery decides without any member having answered.
+    /// Recovery decides although no member has answered.
     SilenceBelieved,
-    /// Recovery waits for ever for a datanode that an operator has decommissioned because it is gone.
+    /// Recovery waits forever for a datanode that is gone and that an operator has decommissioned.
     GoneAwaited,
     /// A writer doesn't learn that its chunk was ended below the acknowledged length.
     LossHidden,
@@ -73,19 +74,19 @@ faults! {
     CompleteNotDurable,
     /// A chunk's end counts as durable with one replica, whatever the file's minimum.
     DurableOnce,
-    /// A full report adds to the replicas of a datanode's former reports.
+    /// A full report doesn't remove replicas of the datanode's earlier reports that it lacks.
     ReportAdded,
-    /// In a new session the replicas of the former one count before they are reported again.
+    /// In a datanode's new session, replicas of the former session count before it reports them again.
     UnreportedCounted,
-    /// The rest of a full report is taken after its datanode has begun another session.
+    /// The namenode processes the rest of a full report after its datanode has begun another session.
     FormerReportContinued,
-    /// Replicas of a full report count before all of them are known to be of the log's history.
+    /// Replicas of a full report count before the namenode knows that all belong to the log's history.
     ReportUnchecked,
-    /// Replicas that a full report tells damaged count until its end.
+    /// Replicas that a full report lists as damaged count until the whole report is processed.
     DamageToldLate,
-    /// A full report that is being taken overrules a writer's later word.
+    /// A full report overrules what a writer said while the report was being processed.
     WrittenForgotten,
-    /// A writer's word about a datanode's former run overrules a full report of the present one.
+    /// What a writer said about a datanode's former run overrules a full report of the current run.
     FormerRunOverrules,
     /// Replicas are placed on any rack.
     RacksIgnored,
@@ -95,13 +96,13 @@ faults! {
     SpreadForgotten,
     /// A replica of another stamp or length counts.
     StaleReplicaCounted,
-    /// Superfluous replicas are removed without counting those that are good.
+    /// Superfluous replicas are removed without counting the good ones.
     LastReplicaDeleted,
-    /// A replica that was ordered away still counts.
+    /// A replica still counts after the namenode has ordered its deletion.
     DeletionNotCounted,
     /// Replicas on a datanode that is being decommissioned still count.
     LeavingCounted,
-    /// After a cancelled decommission a datanode's replicas count before it reports them anew.
+    /// After a cancelled decommission, a datanode's replicas count before it reports them again.
     ComebackBelieved,
     /// A moved replica is deleted before its copy is reported.
     MovedEarly,
@@ -109,13 +110,13 @@ faults! {
     ReplacedEarly,
     /// Chunks that an append replaced are dropped before the new chunk has its replicas.
     KeptDroppedEarly,
-    /// A truncated chunk is handed out at its full length.
+    /// Readers get a truncated chunk at its full length.
     TruncationForgotten,
-    /// Changes in a tree that is surveyed for its removal go unnoticed.
+    /// A survey of a tree for its removal misses changes in parts that it has already examined.
     SurveyedOnce,
     /// Files are joined in another order.
     JoinedBackwards,
-    /// Orders wait for their datanodes' heartbeats.
+    /// Urgent orders wait for their datanodes' next heartbeats.
     NobodyRoused,
     /// Datanodes write under any stamp.
     StaleStampAccepted,
@@ -127,7 +128,7 @@ faults! {
     DataNotSynced,
     /// `sync` leaves the checksums in memory.
     SumsNotSynced,
-    /// After checksums found no room on the disk, `sync` succeeds without them.
+    /// If there was no room on the disk for checksums, `sync` succeeds without them.
     RecordsForgotten,
     /// `sync` leaves a new replica's name in memory.
     NameNotSynced,
@@ -135,9 +136,9 @@ faults! {
     SealNotSynced,
     /// `seal` doesn't sync the directory.
     SealNameNotSynced,
-    /// A seal whose syncs were made without the lock counts without a second check of its stamp.
+    /// A seal that synced without the lock succeeds without a second check of its stamp.
     SealTrusted,
-    /// After a failed sync the same file is synced again, and that is believed.
+    /// After a failed sync, the datanode syncs the same file again and believes a success.
     FailedSyncRepeated,
     /// A replica's files are closed unsynced when too many are open.
     ClosedUnsynced,
@@ -145,9 +146,9 @@ faults! {
     TableTrusted,
     /// An open replica's checksums are overwritten in place.
     SumsInPlace,
-    /// A start believes the name of a replica's files, though they name another one.
+    /// A start believes the names of a replica's files, though their contents name another replica.
     ReplicaUnproven,
-    /// A replica found open at a start stays open, as if its datanode had never stopped.
+    /// A replica that a start finds open stays open, as if the datanode had never stopped.
     ReturnedReopened,
     /// A write that arrived out of order is acknowledged before it is applied.
     EarlyWriteAnswered,
@@ -171,9 +172,9 @@ faults! {
     SyncForgetsEarlier,
     /// Readers don't compare bytes with their checksums.
     SumsNotChecked,
-    /// A reader believes a single datanode that an open chunk has no more bytes.
+    /// A reader believes a single datanode's statement that an open chunk has no more bytes.
     AbsenceRead,
-    /// A reader continues in another file that has the name now.
+    /// A reader continues in another file that now has the file's name.
     ReplacementRead,
     /// A copy isn't compared with its checksums.
     CopyNotVerified,
@@ -189,13 +190,13 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// None.
+    /// No planted fault.
     pub const NONE: Self = Self {
         #[cfg(feature = "simulation")]
         planted: None,
     };
 
-    /// With `fault`.
+    /// Plants `fault`.
     #[cfg(feature = "simulation")]
     pub const fn planted(fault: Fault) -> Self {
         Self { planted: Some(fault) }
@@ -207,7 +208,7 @@ impl Faults {
         self.planted == Some(fault)
     }
 
-    /// Whether `fault` was planted: never, in a program.
+    /// Whether `fault` was planted: never without the feature `simulation`.
     #[cfg(not(feature = "simulation"))]
     pub const fn has(self, _: Fault) -> bool {
         false

@@ -24,12 +24,12 @@ macro_rules! number {
 }
 
 number!(
-    /// A chunk. The namenode hands out rising numbers, never one twice.
+    /// A chunk. The namenode issues rising numbers, and never reuses one.
     ChunkId(u64)
 );
 number!(
-    /// A permission to change a chunk. The namenode hands out rising stamps over all chunks. A
-    /// datanode refuses any below the highest it has seen for a chunk.
+    /// A permission to change a chunk. The namenode issues rising stamps, whatever the chunk. For each
+    /// chunk, a datanode refuses stamps below the highest that it has seen.
     Stamp(u64)
 );
 number!(
@@ -62,11 +62,11 @@ number!(
     InodeNo(u32)
 );
 
-/// Milliseconds. Spans are by a clock that never runs backwards; a file's times are by the wall
-/// clock (since 1970).
+/// Milliseconds. Spans and deadlines use a clock that never runs backwards; a file's times use the
+/// wall clock (since 1970).
 pub type Millis = u64;
 
-/// One place in a pipeline.
+/// A member of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Member {
     /// The datanode.

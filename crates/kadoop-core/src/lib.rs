@@ -11,10 +11,10 @@
 //! Read the protocol first: `docs/kadoop-protocol.md`. `docs/kadoop-internals.md` has the rest. The
 //! parts are state machines without socket, thread or clock. Callers pass time and random numbers
 //! as arguments, and files as the trait [`disk::Disk`]. So a seeded simulation can run the whole
-//! cluster (`tests/simulation`). The crates kadoop-server and kadoop-client have the processes around them,
-//! kadoop-wire their messages.
+//! cluster (`tests/simulation`). The crates kadoop-server and kadoop-client add sockets, threads and
+//! clocks; kadoop-wire encodes the messages.
 //!
-//! This room must never: change the namenode's state except by applying a record; send an answer
+//! This crate must never: change the namenode's state except by applying a record; send an answer
 //! before its records are on disk; change a sealed replica's bytes; decide anything from a
 //! datanode's absence; open a socket, start a thread, read a clock; know of Strait.
 

@@ -1,4 +1,4 @@
-//! Messages between client, namenode and datanodes, as values.
+//! Messages between client, namenode and datanodes, as plain values (kadoop-wire encodes them).
 
 use crate::{ChunkId, ClientId, Error, FileId, Holder, Identity, Incarnation, Member, Millis, NodeId, Stamp};
 use bytes::Bytes;
@@ -14,14 +14,14 @@ pub struct Caller {
     pub user: CompactString,
     /// The groups that the user is in.
     pub groups: Vec<CompactString>,
-    /// The session for which the request is made. It counts when a file is opened for writing: the
-    /// same session gets a file back at another client.
+    /// The session for which the request is made. It matters when a file is opened for writing: the
+    /// same session can take its file over at another client.
     pub session: Option<Session>,
 }
 
 impl Caller {
-    /// The holder of a file that this caller opens for writing: only this user can name it, by the
-    /// same session. None without a session.
+    /// The holder of a file that this caller opens for writing. Only the same user with the same
+    /// session has it. None without a session.
     pub fn holder(&self) -> Option<Holder> {
         let Session(secret) = self.session?;
         let digest = Sha256::new().chain_update(secret).chain_update(self.user.as_bytes()).finalize();
@@ -45,20 +45,21 @@ impl fmt::Debug for Session {
 pub struct RequestId {
     /// The client.
     pub client: ClientId,
-    /// Counts up from 1.
+    /// The client's number of the request, which counts up from 1.
     pub number: u64,
-    /// The client has received the answers of all requests below, so the namenode may forget them.
+    /// The client has received the answers of all requests below this number, so the namenode can
+    /// forget those answers.
     pub done_below: u64,
 }
 
-/// A writer's claim of one chunk's end.
+/// A chunk's end, as its writer reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     /// The chunk.
     pub chunk: ChunkId,
     /// Its length; 0 abandons the chunk.
     pub length: u32,
-    /// Members that sealed it, and so have it on disk. Empty: not yet known.
+    /// Members that sealed the chunk, and so have it on disk. Empty if none is known yet.
     pub durable: Vec<NodeId>,
 }
 
@@ -68,13 +69,15 @@ pub struct End {
 pub enum Mutation {
     /// Makes a directory and its missing parents.
     Mkdirs { path: String, mode: u16 },
-    /// Makes a file and opens it for writing. `min_replicas` raises the cluster's minimum.
+    /// Makes a file and opens it for writing. `min_replicas` is the file's own minimum, if it is higher
+    /// than the cluster's.
     Create { path: String, overwrite: bool, mode: u16, replication: u16, chunk_bytes: u32, min_replicas: u16 },
     /// Opens a file for writing at its end.
     Append { path: String },
-    /// Reports ends of chunks, and asks for the next chunk unless `next` is false.
+    /// Reports ends of chunks. If `next` is true, asks for the next chunk, if possible on other datanodes
+    /// than those in `avoid`.
     AddChunk { file: FileId, ends: Vec<End>, next: bool, avoid: Vec<NodeId> },
-    /// Reports the last ends and closes the file.
+    /// Reports the ends of the remaining chunks and closes the file.
     Complete { file: FileId, ends: Vec<End> },
     /// Moves a file or directory.
     Rename { from: String, to: String, replace: bool },
@@ -86,8 +89,8 @@ pub enum Mutation {
     Concat { target: String, sources: Vec<String> },
     /// Changes the given attributes of a file or directory.
     SetAttributes { path: String, attributes: Attributes },
-    /// Has recovery seal a chunk at `length`. Its writer sends this, and keeps the lease, if it
-    /// can't reach any member any more or all members refuse.
+    /// Makes recovery seal a chunk at `length`. The chunk's writer sends this if it can't reach any
+    /// member, or if all members refuse. The writer keeps the lease.
     EndChunk { file: FileId, chunk: ChunkId, length: u32 },
     /// Asks the namenode to close a file whose writer is silent.
     RecoverLease { path: String },
@@ -115,10 +118,10 @@ pub enum Answer {
     Changed(bool),
     /// A file is open for writing at `length`.
     Opened { file: FileId, length: u64, chunk_bytes: u32, replication: u16 },
-    /// The ends are logged. `durable`: each ended chunk of this writer has its minimum of replicas
-    /// on disk.
+    /// The ends are logged. `durable` says whether each ended chunk of this writer has its minimum of
+    /// replicas on disk.
     Chunk { next: Option<NewChunk>, durable: bool },
-    /// Whether the file is closed; if not, a chunk has too few replicas yet.
+    /// Whether the file is closed. If not, a chunk still has too few replicas.
     Completed(bool),
     /// A new file is open for writing, and its first chunk has begun.
     Begun { file: FileId, chunk_bytes: u32, replication: u16, first: NewChunk },
@@ -133,20 +136,20 @@ pub struct NewChunk {
     pub stamp: Stamp,
     /// Its members, in writing order.
     pub pipeline: Vec<Member>,
-    /// The chunk whose bytes it begins with.
+    /// The chunk from which this one copies its first bytes.
     pub continues: Option<Source>,
 }
 
-/// Sealed bytes to copy from.
+/// A sealed chunk from which a datanode copies bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The chunk.
     pub chunk: ChunkId,
     /// Its stamp.
     pub stamp: Stamp,
-    /// Bytes to copy, from its beginning.
+    /// Number of bytes to copy, from the chunk's beginning.
     pub length: u32,
-    /// Datanodes that have it.
+    /// Datanodes that have the chunk.
     pub nodes: Vec<NodeId>,
 }
 
@@ -172,9 +175,9 @@ pub struct Status {
 /// A page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// In the order of their names' bytes.
+    /// The entries, in the order of their names' bytes.
     pub entries: Vec<Status>,
-    /// More entries follow the last one.
+    /// Whether the directory has more entries after these.
     pub more: bool,
 }
 
@@ -192,34 +195,34 @@ pub struct Summary {
 /// Locations of a file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
-    /// The number of the transaction that made the file. It tells this file from earlier and later
-    /// ones of the same name.
+    /// The number of the transaction that made the file. It distinguishes the file from earlier and
+    /// later files of the same name.
     pub made: u64,
     /// The chunks of the requested range, in order.
     pub chunks: Vec<LocatedChunk>,
     /// The file's length, as far as the namenode knows it.
     pub length: u64,
-    /// A writer has the file open.
+    /// Whether a writer has the file open.
     pub open: bool,
 }
 
 /// One chunk of a file, for readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocatedChunk {
-    /// Offset in the file of the chunk's first byte that counts.
+    /// Offset in the file of the chunk's first byte that belongs to the file.
     pub offset: u64,
-    /// Bytes of the chunk before that one.
+    /// Number of the chunk's bytes before that first byte.
     pub skip: u32,
-    /// Number of bytes from there on, as known to the namenode. The last chunk of an open file may
-    /// have more; its datanodes know.
+    /// Number of the chunk's bytes that belong to the file, as far as the namenode knows. In the last
+    /// chunk of an open file there may be more; ask the chunk's datanodes.
     pub length: u32,
-    /// More may have been written than `length`.
+    /// Whether the chunk may have more bytes than `length`, since a writer has it open.
     pub growing: bool,
     /// The chunk.
     pub chunk: ChunkId,
     /// Its stamp.
     pub stamp: Stamp,
-    /// Datanodes that have it.
+    /// Datanodes that have the chunk.
     pub nodes: Vec<NodeId>,
 }
 
@@ -248,13 +251,13 @@ pub struct ReplicaReport {
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The datanode has the replica, in this state now.
+    /// The datanode has the replica, as described.
     Has(ReplicaReport),
     /// The datanode doesn't have the replica, or never had it.
     Gone { chunk: ChunkId, stamp: Stamp },
     /// The replica's bytes are damaged on disk.
     Corrupt { chunk: ChunkId, stamp: Stamp },
-    /// The answer to a fence: the replica as it is, or that there is none.
+    /// The answer to a fence: the replica, or `None` if the datanode has none.
     Fenced { chunk: ChunkId, stamp: Stamp, replica: Option<ReplicaReport> },
 }
 
@@ -262,13 +265,13 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)] // the names say it
 pub struct Space {
-    /// 0: not reported.
+    /// 0 if it was not reported.
     pub capacity_bytes: u64,
     pub used_bytes: u64,
 }
 
 impl Space {
-    /// Whether so many bytes fit, as far as reported. Without a reported capacity the answer is
+    /// Whether `bytes` more fit, according to the report. Without a reported capacity the answer is
     /// yes: such a datanode has lost its directories, and notices that at the next write.
     pub fn has_room(self, bytes: u64) -> bool {
         self.capacity_bytes == 0 || self.capacity_bytes.saturating_sub(self.used_bytes) >= bytes
@@ -278,30 +281,31 @@ impl Space {
 /// A point of the namenode's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point {
-    /// Number of the last record.
+    /// Number of the last record before this point.
     pub record: u64,
-    /// The random number of the namenode's start that wrote it; 0: not known.
+    /// The random number of the namenode's start that wrote the record; 0 if it isn't known.
     pub start: u64,
 }
 
-/// A datanode's call to the namenode. It makes one at a time, so the namenode sees them in order.
+/// A datanode's periodic call to the namenode. A datanode makes one at a time, so the namenode receives
+/// them in order.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
     /// The datanode.
     pub identity: Identity,
     /// Its current run.
     pub incarnation: Incarnation,
-    /// The session that the namenode assigned. 0 asks for one, and for nothing else.
+    /// The session that the namenode assigned. 0 asks for a session, and does nothing else.
     pub session: u64,
-    /// Rising within a session, so the namenode recognizes a late one.
+    /// The heartbeat's number, which rises within a session. So the namenode recognizes a late one.
     pub number: u64,
     /// Capacity and use of its directories.
     pub space: Space,
-    /// The last point of the log that an answer has named, in this run or an earlier one.
+    /// The latest point of the log that a namenode's answer named, in this run or an earlier one.
     pub seen: Point,
-    /// The highest chunk and the highest stamp on its disks; 0 without replicas.
+    /// The highest chunk and the highest stamp on the datanode's disks; 0 without replicas.
     pub highest: (ChunkId, Stamp),
-    /// All its replicas: at registration, and periodically.
+    /// All replicas of the datanode: sent at registration, and periodically.
     pub full: Option<Vec<ReplicaReport>>,
     /// Changes since the last heartbeat that was answered.
     pub changes: Vec<Change>,
@@ -314,11 +318,11 @@ pub struct HeartbeatAnswer {
     pub session: u64,
     /// The datanode's number.
     pub node: NodeId,
-    /// Orders to carry out. The namenode repeats them until the datanode reports the result.
+    /// Orders to carry out. The namenode repeats each until the datanode reports its result.
     pub orders: Vec<Order>,
-    /// The namenode wants all replicas in the next heartbeat.
+    /// Whether the next heartbeat must report all replicas.
     pub report: bool,
-    /// Where the log ends; all of it is on disk.
+    /// The end of the log. All records up to there are on disk.
     pub log: Point,
 }
 
@@ -326,9 +330,9 @@ pub struct HeartbeatAnswer {
 #[allow(missing_docs)] // fields are named for what they hold
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Delete the replica, if its stamp isn't higher.
+    /// Delete the replica, unless its stamp is higher than `stamp`.
     Delete { chunk: ChunkId, stamp: Stamp },
-    /// Refuse lower stamps, and report the replica as it is.
+    /// Refuse stamps below `stamp` from now on, and report the replica.
     Fence { chunk: ChunkId, stamp: Stamp },
     /// Seal the replica at `length` under `stamp`.
     Seal { chunk: ChunkId, stamp: Stamp, length: u32 },
@@ -338,14 +342,14 @@ pub enum Order {
     Verify { chunk: ChunkId, stamp: Stamp },
 }
 
-/// A write, the same to every member of a pipeline.
+/// A write. Every member of a pipeline gets the same.
 #[derive(Debug, Clone)]
 pub struct Write {
     /// The chunk.
     pub chunk: ChunkId,
-    /// The stamp it is written under.
+    /// The chunk's stamp, under which the bytes are written.
     pub stamp: Stamp,
-    /// The pipeline. Each member finds itself in it, with its incarnation.
+    /// The pipeline. Each member checks that its own id and incarnation are in it.
     pub pipeline: Vec<Member>,
     /// Offset in the chunk, in bytes.
     pub offset: u32,
@@ -353,17 +357,17 @@ pub struct Write {
     pub bytes: Bytes,
 }
 
-/// Begins a chunk with a sealed chunk's bytes, at one member of its pipeline. The member answers
-/// once it has applied the bytes; the first write follows them.
+/// Begins a chunk with a sealed chunk's bytes, at one member of the new chunk's pipeline. The member
+/// answers once it has applied the bytes. The first write begins at the end of these bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Continue {
     /// The new chunk.
     pub chunk: ChunkId,
-    /// The stamp it is written under.
+    /// The new chunk's stamp.
     pub stamp: Stamp,
-    /// Its pipeline.
+    /// The new chunk's pipeline.
     pub pipeline: Vec<Member>,
-    /// The source of its first bytes.
+    /// The sealed chunk whose bytes are copied.
     pub source: Source,
 }
 
@@ -376,7 +380,7 @@ pub enum Outcome {
     Error(Error),
     /// The callee certainly did not execute it, and never will.
     NotExecuted,
-    /// Unknown: the callee may or may not have executed it.
+    /// It is unknown whether the callee executed it.
     Unknown,
 }
 
@@ -385,13 +389,13 @@ pub enum Outcome {
 pub struct Read {
     /// The chunk.
     pub chunk: ChunkId,
-    /// The stamp under which the namenode named it.
+    /// The chunk's stamp, as the namenode named it to the reader.
     pub stamp: Stamp,
     /// Offset in the chunk, in bytes.
     pub offset: u32,
     /// Maximum number of bytes.
     pub length: u32,
-    /// Acknowledged length, as known to the namenode, of a chunk that isn't sealed.
+    /// For a chunk that isn't sealed: the acknowledged length that the reader knows of.
     pub acknowledged: u32,
 }
 
@@ -407,7 +411,7 @@ pub struct Digest {
 /// A digest of a range of a chunk, in place of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digested {
-    /// Of fewer bytes than requested where the visible part ends.
+    /// The digest. It covers fewer bytes than requested if the visible part ends before.
     pub digest: Digest,
     /// Number of the chunk's visible bytes.
     pub visible: u32,
@@ -416,7 +420,7 @@ pub struct Digested {
 /// Bytes of a chunk and their checksums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The bytes; fewer than requested where the visible part ends.
+    /// The bytes: fewer than requested if the visible part ends before.
     pub bytes: Bytes,
     /// CRC-32C of each part that lies within one unit of the chunk.
     pub sums: Vec<u32>,

@@ -1,8 +1,8 @@
-/* FlexRPC for C programs: Table II of the paper, XDR, and multicasts.
+/* FlexRPC for C programs: the functions of Table II of the paper, XDR, and multicasts.
  *
  * docs/flexrpc-c.md is the manual: units, errors, ownership, threads, fork.
- * The header stands in for <rpc/rpc.h>: include one of them, not both. Sources
- * that include <rpc/...> after this header get nothing from it.
+ * This header replaces <rpc/rpc.h>: include one of them, not both. If a source
+ * includes <rpc/...> after this header, the second include has no effect.
  */
 #ifndef FLEXRPC_H
 #define FLEXRPC_H
@@ -43,7 +43,7 @@
 #include <sys/time.h>
 #include <sys/types.h>
 
-/* The C standards' own modes hide these names. */
+/* In its strict modes (-std=c99), the C library doesn't define these names. */
 #if defined __GLIBC__ && !defined __u_char_defined
 typedef unsigned char u_char;
 typedef unsigned short u_short;
@@ -71,24 +71,24 @@ typedef uint32_t rpcport_t;
 #define TRUE 1
 #define FALSE 0
 #endif
-/* The procedure that every program has, without arguments and result. */
+/* Each program has this procedure, without arguments and result. */
 #define NULLPROC ((rpcproc_t)0)
 
 /* ------------------------------------------------------------------- XDR */
 
 enum xdr_op { XDR_ENCODE = 0, XDR_DECODE = 1, XDR_FREE = 2 };
 
-/* A stream of XDR. Programs use x_op and x_public; the rest is the library's. */
+/* An XDR stream. Programs use x_op and x_public; the other fields belong to the library. */
 typedef struct frpc_xdr {
 	enum xdr_op x_op;
-	unsigned x_depth;   /* pointers and arrays inside each other */
+	unsigned x_depth;   /* levels of nested pointers and arrays */
 	char *x_at;	    /* next byte */
 	char *x_base;	    /* first byte */
 	size_t x_left;	    /* bytes from x_at to the end */
 	uint64_t x_memory;  /* bytes that decoding may still allocate */
 	void *x_growing;    /* the library's buffer, or null */
 	void *x_stream;	    /* a file, records or a count, or null */
-	char *x_public;	    /* the program's own */
+	char *x_public;	    /* for the program */
 } XDR;
 
 /* A routine of the form bool_t xdr_foo(XDR *, foo *). */
@@ -98,7 +98,7 @@ typedef bool_t (*xdrproc_t)(XDR *, ...);
 #define BYTES_PER_XDR_UNIT 4
 #define RNDUP(x) ((((x) + BYTES_PER_XDR_UNIT - 1) / BYTES_PER_XDR_UNIT) * BYTES_PER_XDR_UNIT)
 
-/* Names of rpc/xdr.h; the symbols differ so that a program may link libtirpc. */
+/* The names are those of rpc/xdr.h. The symbols differ, so that a program can also link libtirpc. */
 #define xdr_void frpc_xdr_void
 #define xdr_char frpc_xdr_char
 #define xdr_u_char frpc_xdr_u_char
@@ -183,7 +183,7 @@ typedef bool_t (*xdrproc_t)(XDR *, ...);
 #define XDR_INLINE frpc_xdr_inline
 #define XDR_DESTROY frpc_xdr_destroy
 
-/* Words in memory that xdr_inline returned. */
+/* Read and write words in the memory that xdr_inline returned. */
 #define IXDR_GET_INT32(at) ((int32_t)ntohl((uint32_t)*(at)++))
 #define IXDR_PUT_INT32(at, v) (*(at)++ = (int32_t)htonl((uint32_t)(v)))
 #define IXDR_GET_U_INT32(at) ((uint32_t)IXDR_GET_INT32(at))
@@ -214,10 +214,11 @@ typedef struct netbuf { unsigned int maxlen; unsigned int len; void *buf; } netb
 typedef union des_block { struct { uint32_t high, low; } key; char c[8]; } des_block;
 struct xdr_discrim { int value; xdrproc_t proc; };
 
-/* Each routine encodes, decodes or frees a value, by x_op. It returns FALSE at the
- * stream's end, at a limit, without memory, or if the value doesn't follow the
- * interface. To decode, begin with a zeroed value: null pointers get memory from
- * malloc, which belongs to the caller. xdr_free releases it, also after a failure. */
+/* Each routine encodes, decodes or frees a value, depending on x_op. It returns FALSE at
+ * the stream's end, beyond a limit, without memory, or if the value doesn't follow the
+ * interface. Before decoding, set the value to zeros: the routine allocates memory for null
+ * pointers by malloc. That memory belongs to the caller. xdr_free frees it, also after a
+ * failed decoding. */
 bool_t xdr_void(XDR *, void *);
 bool_t xdr_char(XDR *, char *);
 bool_t xdr_u_char(XDR *, u_char *);
@@ -243,22 +244,22 @@ bool_t xdr_array(XDR *, char **, u_int *count, u_int max, u_int element_bytes, x
 bool_t xdr_vector(XDR *, char *, u_int count, u_int element_bytes, xdrproc_t);
 bool_t xdr_pointer(XDR *, char **, u_int bytes, xdrproc_t);
 bool_t xdr_reference(XDR *, char **, u_int bytes, xdrproc_t);
-/* The last element of choices has a null proc. The default routine may be null: then
- * values without a choice are refused. */
+/* The last element of choices has a null proc. If the default routine is null, values without
+ * a choice are refused. */
 bool_t xdr_union(XDR *, enum_t *, char *value, const struct xdr_discrim *choices, xdrproc_t default_proc);
 bool_t xdr_netobj(XDR *, netobj *);
 bool_t xdr_opaque_auth(XDR *, struct opaque_auth *);
-/* Decode it to a null buf only: maxlen is the sender's, as in libtirpc. */
+/* Only decode with a null buf: as in libtirpc, the sender determines maxlen. */
 bool_t xdr_netbuf(XDR *, struct netbuf *);
 bool_t xdr_des_block(XDR *, des_block *);
-/* One step along a list, for generated code: *more tells whether *next exists. */
+/* For generated code: one step along a list. Sets *more to whether *next exists. */
 bool_t frpc_xdr_next(XDR *, char **next, u_int bytes, bool_t *more);
-/* Frees the memory that decoding allocated behind a value, not the value. */
+/* Frees the memory that decoding allocated for a value's parts, but not the value itself. */
 void xdr_free(xdrproc_t, void *);
-/* Bytes on the wire; 0 if the value doesn't follow the interface. */
+/* The value's size on the wire in bytes; 0 if the value doesn't follow the interface. */
 u_long xdr_sizeof(xdrproc_t, void *);
 
-/* One word, or bytes without padding. */
+/* Read or write one word, or bytes without padding. */
 bool_t xdr_getlong(XDR *, long *);
 bool_t xdr_putlong(XDR *, const long *);
 bool_t xdr_getint32(XDR *, int32_t *);
@@ -267,124 +268,134 @@ bool_t xdr_getbytes(XDR *, char *, u_int);
 bool_t xdr_putbytes(XDR *, const char *, u_int);
 /* Bytes from the stream's beginning, for xdr_setpos; UINT_MAX for records. */
 u_int xdr_getpos(XDR *);
-/* In memory and in files. */
+/* Works in memory and in files. */
 bool_t xdr_setpos(XDR *, u_int);
-/* The next bytes in memory, aligned for words; null elsewhere. */
+/* Returns the address of the next bytes and skips them; null if the stream isn't in memory, or the
+ * address isn't aligned for words. */
 int32_t *xdr_inline(XDR *, u_int bytes);
-/* Frees the stream's own memory. The file, or the memory of xdrmem_create, stays the program's. */
+/* Frees the stream's own memory. The program must still close its file, or free the memory that it
+ * gave to xdrmem_create. */
 void xdr_destroy(XDR *);
 
 void xdrmem_create(XDR *, char *, u_int bytes, enum xdr_op);
 void xdrstdio_create(XDR *, FILE *, enum xdr_op);
-/* Records (RFC 5531, section 11) through the program's functions, which return the
- * bytes moved, or -1. send_bytes is the largest fragment to write, 0 for 64 KiB;
- * receive_bytes has no effect. Begin to read by xdrrec_skiprecord; end a written record
- * by xdrrec_endofrecord, which writes it at once, whatever now is. */
+/* A stream of records (RFC 5531, section 11). The program's functions read and write its
+ * bytes; they return the number of bytes, or -1. send_bytes is the size of the largest
+ * fragment to write, 0 for 64 KiB; receive_bytes has no effect. Before reading each record,
+ * call xdrrec_skiprecord. After writing a record, call xdrrec_endofrecord: it sends the
+ * record at once, even if now is 0. */
 void xdrrec_create(XDR *, u_int send_bytes, u_int receive_bytes, void *handle,
 		   int (*read)(void *handle, void *, int), int (*write)(void *handle, void *, int));
 bool_t xdrrec_endofrecord(XDR *, int now);
 bool_t xdrrec_skiprecord(XDR *);
-/* Skips the rest of the record; whether none has arrived behind it. */
+/* Skips the rest of the record. Returns whether no bytes of another record have arrived. */
 bool_t xdrrec_eof(XDR *);
 
 /* ---------------------------------------------------------------- callers */
 
-/* The numbers of SunRPC's clnt_stat where it has the condition. */
+/* If SunRPC's clnt_stat has the same condition, the number is the same. */
 enum frpc_stat {
 	FRPC_SUCCESS = 0,
 	FRPC_CANTENCODEARGS = 1,  /* nothing was sent */
-	FRPC_CANTDECODERES = 2,	  /* executed */
-	FRPC_TIMEDOUT = 5,	  /* may have been executed */
+	FRPC_CANTDECODERES = 2,	  /* executed, but the result doesn't follow the interface */
+	FRPC_TIMEDOUT = 5,	  /* perhaps executed */
 	FRPC_AUTHERROR = 7,	  /* not executed */
 	FRPC_PROGUNAVAIL = 8,	  /* not executed */
 	FRPC_PROGVERSMISMATCH = 9, /* not executed */
 	FRPC_PROCUNAVAIL = 10,	  /* not executed */
 	FRPC_CANTDECODEARGS = 11, /* the procedure's code didn't run */
 	FRPC_SYSTEMERROR = 12,	  /* executed, and failed */
-	FRPC_FAILED = 16,	  /* a wrong argument or a busy handle, see frpc_error(); not executed */
-	FRPC_APPLICATION = 101,	  /* executed: the service's own error, in code */
-	FRPC_NOTEXECUTED = 102,	  /* not executed, for the reason in text */
-	FRPC_UNKNOWN = 103	  /* may have been executed, for the reason in text */
+	FRPC_FAILED = 16,	  /* invalid argument or busy handle, see frpc_error(); not executed */
+	FRPC_APPLICATION = 101,	  /* executed; code has the service's own error */
+	FRPC_NOTEXECUTED = 102,	  /* not executed; text has the reason */
+	FRPC_UNKNOWN = 103	  /* perhaps executed; text has the reason */
 };
 
 /* One callee's outcome. */
 typedef struct frpc_outcome {
 	enum frpc_stat stat;
-	uint32_t code;	    /* of FRPC_APPLICATION */
-	bool_t retry_safe;  /* the call may be repeated without executing it twice */
-	char text[256];	    /* for people; ends with a zero byte */
+	uint32_t code;	    /* the service's error, for FRPC_APPLICATION */
+	bool_t retry_safe;  /* whether repeating the call can't execute it twice */
+	char text[256];	    /* message for people; ends with a zero byte */
 } frpc_outcome;
 
 typedef struct frpc_handle frpc_handle;
 
-/* host: "HOST:PORT" ("[::1]:PORT"), or "HOST", whose rpcbind then knows the port; at most 5 s.
- * transport: "tcp" or "udp". Connects at the first call, to the first of the name's addresses that
- * answers; multicasts and plain ONC RPC take the first. Null on failure, see frpc_error(). */
+/* host: "HOST:PORT" ("[::1]:PORT"), or "HOST"; then this function asks the host's rpcbind for the
+ * port, for at most 5 s. transport: "tcp" or "udp". The first call connects to the first of the
+ * name's addresses that answers; multicasts and plain ONC RPC use the name's first address.
+ * Returns null on failure, see frpc_error(). */
 frpc_handle *frpc_createhandle(const char *host, rpcprog_t, rpcvers_t, const char *transport);
-/* Closes its connection. Does nothing with null. */
+/* Closes the handle's connection, and frees the handle. Does nothing if it is null. */
 void frpc_destroyhandle(frpc_handle *);
 
-/* clnt_control's options with its numbers, then FlexRPC's own, from 1001 on. The comment
- * is value's type. */
+/* The options of clnt_control, with the same numbers, and FlexRPC's own from 1001 on. Each
+ * comment gives the type of value. */
 enum frpc_option {
-	FRPC_SET_TIMEOUT = 1, /* struct timeval *: of every call; precedes a call's own */
+	FRPC_SET_TIMEOUT = 1, /* struct timeval *: for all calls, instead of their own timeouts */
 	FRPC_GET_TIMEOUT = 2, /* struct timeval * */
 	FRPC_GET_SERVER_ADDR = 3, /* char[64]: HOST:PORT */
-	FRPC_SET_RETRY_TIMEOUT = 4, /* struct timeval *: first retransmission over udp; it doubles */
+	FRPC_SET_RETRY_TIMEOUT = 4, /* struct timeval *: wait before the first retransmission over
+				     * udp; it doubles each time */
 	FRPC_GET_RETRY_TIMEOUT = 5, /* struct timeval * */
 	FRPC_GET_VERS = 12,   /* uint32_t * */
 	FRPC_SET_VERS = 13,   /* uint32_t * */
 	FRPC_GET_PROG = 14,   /* uint32_t * */
 	FRPC_SET_PROG = 15,   /* uint32_t * */
-	FRPC_SET_KEY = 1001,  /* const frpc_bytes *: the cluster's key, 32 bytes at least */
+	FRPC_SET_KEY = 1001,  /* const frpc_bytes *: the cluster's key, at least 32 bytes */
 	FRPC_SET_AUTH_SYS = 1002, /* const frpc_auth_sys *; null for none */
-	FRPC_SET_REQUIRED = 1003, /* uint32_t *: values that are enough for a parallel call; 0 for all */
-	FRPC_SET_STORE_AND_FORWARD = 1004, /* bool_t *: of serial calls */
+	FRPC_SET_REQUIRED = 1003, /* uint32_t *: number of results after which a parallel call ends;
+				   * 0 for all */
+	FRPC_SET_STORE_AND_FORWARD = 1004, /* bool_t *: in serial calls, each callee forwards the
+					    * call only after it has received all of it */
 	FRPC_SET_TLS = 1005,  /* const frpc_tls *; null for none */
 	FRPC_SET_ONC = 1006,  /* bool_t *: the callee speaks plain ONC RPC (SunRPC) */
-	FRPC_SET_CONNECT_TIMEOUT = 1007, /* struct timeval *: of connecting and the handshake */
+	FRPC_SET_CONNECT_TIMEOUT = 1007, /* struct timeval *: for connecting and the handshake */
 	FRPC_GET_CONNECT_TIMEOUT = 1008, /* struct timeval * */
-	FRPC_SET_PEER_SILENCE = 1009, /* struct timeval *: a host silent so long is lost; 0 for never */
+	FRPC_SET_PEER_SILENCE = 1009, /* struct timeval *: a host that acknowledges nothing for this
+				       * time counts as lost; 0 for never */
 	FRPC_SET_RESULT_BYTES = 1010, /* uint32_t *: the largest result */
-	FRPC_SET_KEY_ID = 1011, /* const frpc_bytes *: names a key of the caller's own; 1 to 255 bytes */
-	FRPC_SET_LIKE = 1012  /* const frpc_handle *: takes its key, TLS, limits and connections */
+	FRPC_SET_KEY_ID = 1011, /* const frpc_bytes *: the name of this caller's own key; 1 to 255 bytes */
+	FRPC_SET_LIKE = 1012  /* const frpc_handle *: shares that handle's key, TLS, limits and
+			       * connections */
 };
 
 typedef struct frpc_bytes { const void *data; size_t length; } frpc_bytes;
 typedef struct frpc_auth_sys {
-	const char *machine; /* 255 bytes at most */
+	const char *machine; /* at most 255 bytes */
 	uint32_t uid, gid;
 	const uint32_t *gids; /* further groups */
-	size_t gid_count;     /* 16 at most */
+	size_t gid_count;     /* at most 16 */
 } frpc_auth_sys;
 
-/* Names of PEM files; unused ones are null. A caller sets authorities or pinned; a callee
- * sets certificate and key, and authorities to demand certificates of its callers. */
+/* Names of PEM files; unused ones are null. A caller sets authorities or pinned. A callee
+ * sets certificate and key; if it also sets authorities, its callers need certificates. */
 typedef struct frpc_tls {
 	const char *authorities; /* peers with certificates from these are trusted */
 	const char *pinned;	 /* peers with one of these certificates are trusted */
 	const char *certificate, *key; /* this process's own */
-	const char *name;	 /* expected in the callee's certificate; null for its address */
+	const char *name;	 /* must be in the callee's certificate; null for the callee's address */
 } frpc_tls;
 
-/* Reads or fills value, and keeps no pointer to it. FALSE on failure, see frpc_error(). */
+/* Reads or writes value, and keeps no pointer to it. FALSE on failure, see frpc_error(). */
 bool_t frpc_control(frpc_handle *, unsigned option, void *value);
 
-/* One call. A zero timeout means the handle's. result is a zeroed value; its parts belong to
- * the caller, who frees them by xdr_free. After a failure there are none. */
+/* Makes one call. A zero timeout means the handle's timeout. Set result to zeros before. Its parts
+ * belong to the program, which must free them by xdr_free. After a failure, there are no parts. */
 enum frpc_stat frpc_call(frpc_handle *, rpcproc_t, xdrproc_t args_proc, const void *args,
 			 xdrproc_t result_proc, void *result, struct timeval timeout);
 
-/* The outcome of the handle's latest call by frpc_call, until the next one, by whatever thread. */
+/* The outcome of the handle's latest frpc_call. It is valid until the handle's next frpc_call, in
+ * any thread. */
 const frpc_outcome *frpc_outcome_of(const frpc_handle *);
 
 /* Prints "prefix: " and the latest outcome's text to standard error. */
 void frpc_perror(const frpc_handle *, const char *prefix);
 
-/* Multicasts: to all at once, or along a chain in the order of handles (TCP
- * only). Options and program are the first handle's. results[i] is a zeroed
- * value that belongs to the caller; results may be null. Returns the number of
- * callees with FRPC_SUCCESS, or -1 if nothing was sent. */
+/* Multicasts: to all callees at once (parallel), or along a chain in the order of
+ * handles (serial, TCP only). The first handle's options and program apply. results[i]
+ * points to a value that is set to zeros; its parts belong to the program. results can
+ * be null. Returns the number of callees with FRPC_SUCCESS, or -1 if nothing was sent. */
 int frpc_call_parallel(frpc_handle *const *handles, size_t count, rpcproc_t, xdrproc_t args_proc,
 		       const void *args, xdrproc_t result_proc, void *const *results,
 		       frpc_outcome *outcomes, struct timeval timeout);
@@ -392,43 +403,46 @@ int frpc_call_serial(frpc_handle *const *handles, size_t count, rpcproc_t, xdrpr
 		     const void *args, xdrproc_t result_proc, void *const *results,
 		     frpc_outcome *outcomes, struct timeval timeout);
 
-/* The same for results in one array of zeroed elements, each of result_bytes; frpcgen's code
- * calls it. results may be null. */
+/* The same with results in one array, whose elements have result_bytes each and are set to zeros.
+ * The code that frpcgen generates calls it. results can be null. */
 enum frpc_pattern { FRPC_PARALLEL = 0, FRPC_SERIAL = 1 };
 int frpc_multicast(frpc_handle *const *handles, size_t count, enum frpc_pattern, rpcproc_t,
 		   xdrproc_t args_proc, const void *args, xdrproc_t result_proc, void *results,
 		   size_t result_bytes, frpc_outcome *outcomes, struct timeval timeout);
 
-/* Why the thread's latest function without an outcome failed; valid until the next one fails. */
+/* The reason why this thread's latest failed function failed, for functions without an outcome. The
+ * text is valid until the next failure. */
 const char *frpc_error(void);
 
 /* ---------------------------------------------------------------- callees */
 
-/* A call at its callee, valid until its dispatch function returns. */
+/* A call that the callee executes. It is valid until the dispatch function returns. */
 typedef struct frpc_request {
 	rpcprog_t rq_prog;
 	rpcvers_t rq_vers;
 	rpcproc_t rq_proc;
-	bool_t rq_authenticated; /* the caller holds the cluster's key */
-	bool_t rq_auth_sys;	 /* uid and gid are set: the caller's claim */
+	bool_t rq_authenticated; /* whether the caller proved that it has the key */
+	bool_t rq_auth_sys;	 /* whether uid and gid are set; the caller's unproven claim */
 	uint32_t rq_uid, rq_gid;
-	int64_t rq_left_ms;	 /* until the caller stops waiting; -1 for never */
-	const frpc_auth_sys *rq_auth; /* all of it, or null */
-	/* The sender's address, AF_INET or AF_INET6; in a chain the previous callee's. */
+	int64_t rq_left_ms;	 /* milliseconds until the caller stops waiting; -1 for never */
+	const frpc_auth_sys *rq_auth; /* the whole AUTH_SYS credentials, or null */
+	/* The sender's address, AF_INET or AF_INET6; in a chain, the previous callee's. */
 	const struct sockaddr *rq_peer;
-	void *rq_private; /* the library's */
+	void *rq_private; /* for the library */
 } frpc_request;
 
 typedef void (*frpc_dispatch_t)(frpc_request *);
 
-/* flags: FRPC_ONE_AT_A_TIME for code that isn't thread-safe. 0, or -1. */
+/* flags: FRPC_ONE_AT_A_TIME if the code isn't thread-safe. Returns 0, or -1, see frpc_error(). */
 #define FRPC_ONE_AT_A_TIME 1u
 int frpc_register_program(rpcprog_t, rpcvers_t, frpc_dispatch_t, unsigned flags);
 
-/* Decodes the arguments into a zeroed value. frpc_freeargs frees its parts, also after FALSE. */
+/* Decodes the arguments into args, which must be set to zeros before. frpc_freeargs frees its parts;
+ * call it also if frpc_getargs returned FALSE. */
 bool_t frpc_getargs(frpc_request *, xdrproc_t, void *args);
 bool_t frpc_freeargs(frpc_request *, xdrproc_t, void *args);
-/* The last of these in a dispatch is the call's outcome; with none of them it fails. They copy
+/* A dispatch function calls one of these. If it calls several, the last one determines the call's
+ * outcome; if it calls none, the call fails, and a caller of plain ONC RPC gets no reply. They copy
  * result and text. */
 bool_t frpc_sendreply(frpc_request *, xdrproc_t, const void *result);
 void frpc_svcerr_noproc(frpc_request *);
@@ -436,14 +450,14 @@ void frpc_svcerr_decode(frpc_request *);
 void frpc_svcerr_systemerr(frpc_request *);
 void frpc_svcerr_application(frpc_request *, uint32_t code, const char *text);
 
-/* Options of the server, before it starts. */
+/* Options of the server. Set them before it starts. */
 enum frpc_svc_option {
 	FRPC_SVC_SET_TLS = 2001, /* const frpc_tls * */
 	FRPC_SVC_SET_TLS_REQUIRED = 2002, /* bool_t *: refuse callers without TLS */
-	FRPC_SVC_SET_ANONYMOUS = 2003, /* bool_t *: callers without a key from other hosts, too */
+	FRPC_SVC_SET_ANONYMOUS = 2003, /* bool_t *: accept callers without a key from other hosts, too */
 	FRPC_SVC_SET_RPCBIND = 2004, /* bool_t *: register the programs with this host's rpcbind */
-	FRPC_SVC_SET_ONC = 2005, /* bool_t *: answer plain ONC RPC, for programs registered before;
-				 * by default, if there is no key */
+	FRPC_SVC_SET_ONC = 2005, /* bool_t *: answer plain ONC RPC for all programs, without
+				 * the key; by default, if there is no key */
 	FRPC_SVC_SET_DRAIN = 2006, /* struct timeval *: how long the end waits for running calls; 30 s */
 	FRPC_SVC_SET_WORKERS = 2007, /* uint32_t *: most threads that execute calls */
 	FRPC_SVC_SET_CALL_BYTES = 2008 /* uint32_t *: the largest call or result */
@@ -451,14 +465,15 @@ enum frpc_svc_option {
 /* Keeps no pointer to value. FALSE on failure, see frpc_error(). */
 bool_t frpc_svc_control(unsigned option, const void *value);
 
-/* Starts to serve in the background: "HOST:PORT", port 0 for a free one. Copies key, which
- * may be null on loopback. Returns the port, or -1, see frpc_error(). */
+/* Starts the server in the background. listen is "HOST:PORT"; port 0 takes a free one. Copies key,
+ * which can be null on loopback. Returns the port, or -1, see frpc_error(). */
 int frpc_svc_start(const char *listen, const frpc_bytes *key);
-/* Serves until frpc_svc_exit, on 127.0.0.1 and a free port if frpc_svc_start hasn't run. If
- * that port can't be had, or a parent of this process started the server, it returns at once,
- * see frpc_error(). */
+/* Serves until frpc_svc_exit is called. If frpc_svc_start wasn't called, starts the server on
+ * 127.0.0.1 and a free port. If that fails, or a parent process started the server, returns at
+ * once, see frpc_error(). */
 void frpc_svc_run(void);
-/* Ends frpc_svc_run, from any thread; not from a signal handler. Before frpc_svc_start it does nothing. */
+/* Makes frpc_svc_run return. Call it from any thread, but not from a signal handler. A call before
+ * frpc_svc_start has no effect. */
 void frpc_svc_exit(void);
 
 #ifdef __cplusplus

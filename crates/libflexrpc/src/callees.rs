@@ -1,15 +1,16 @@
-//! Programs and their server, one for the process.
+//! Registered programs, and the process's only server.
 
 use crate::callers::{duration, frpc_auth_sys, frpc_bytes};
 use crate::tls::frpc_tls;
 use crate::xdr::{Routine, Xdr, given};
 use crate::{guarded, text};
 use nix::libc::{self, c_char, c_int, c_uint, c_void, timeval};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ffi::{CStr, CString};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use strait_flexrpc::{
     ClusterKey, Credentials, Fault, OncAccess, RPCBIND_SOCKET, Reply, Request, Server, ServerOptions,
@@ -99,14 +100,14 @@ struct Program {
 
 /// The process's server.
 struct Serving {
-    /// As frpc_svc_control has set them.
+    /// The options that frpc_svc_control has set; `None` before its first call.
     options: Option<ServerOptions>,
     programs: Vec<Program>,
     server: Option<(Server, Process)>,
     ended: bool,
-    /// SunRPC's clients may call all programs, also if the server has a key.
+    /// Whether SunRPC's clients are allowed to call all programs, also if the server has a key.
     onc: bool,
-    /// A parent of this process has the server's threads.
+    /// Whether the server was started before a fork. Then only the parent process has its threads.
     left: bool,
 }
 
@@ -120,25 +121,29 @@ static SERVING: Mutex<Serving> = Mutex::new(Serving {
 });
 static ENDED: Condvar = Condvar::new();
 
-/// The turns of a server's dispatch functions that aren't thread-safe.
+/// Serializes the dispatch functions that aren't thread-safe.
 struct Turns {
     running: Mutex<()>,
-    /// Calls that wait for their turn or have it; each takes a thread of the server.
+    /// Calls that wait for their turn or run. Each occupies a thread of the server.
     calls: AtomicUsize,
     most: usize,
 }
 
-/// A call's turn.
+/// A call's turn, until it is dropped.
 struct Turn<'t>(&'t Turns, Option<MutexGuard<'t, ()>>);
 
 impl Turns {
-    /// Waits for a turn. Further calls than `most` are refused, since other programs need threads, too.
-    fn take(&self) -> Result<Turn<'_>, ServiceError> {
+    /// Waits for a turn, until the call's deadline. Refuses calls beyond `most`, since other programs need
+    /// threads, too.
+    fn take(&self, deadline: Option<Instant>) -> Result<Turn<'_>, ServiceError> {
         let mut turn = Turn(self, None);
         if self.calls.fetch_add(1, Ordering::Relaxed) >= self.most {
             return Err(ServiceError::Overloaded);
         }
-        turn.1 = Some(self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        turn.1 = Some(match deadline {
+            Some(at) => self.running.try_lock_until(at).ok_or(ServiceError::DeadlinePassed)?,
+            None => self.running.lock(),
+        });
         Ok(turn)
     }
 }
@@ -146,13 +151,17 @@ impl Turns {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
+        if let Some(running) = self.1.take() {
+            // To the call that has waited longest: a connection with many calls would take the turn again.
+            MutexGuard::unlock_fair(running);
+        }
     }
 }
 
 fn serving() -> MutexGuard<'static, Serving> {
-    let mut serving = SERVING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut serving = SERVING.lock();
     if let Some((server, _)) = serving.server.take_if(|(_, process)| !process.is_this()) {
-        // Its end would wait for threads that this process doesn't have.
+        // Forget the server: dropping it would wait for threads that this process doesn't have.
         std::mem::forget(server);
         serving.left = true;
     }
@@ -168,7 +177,7 @@ pub extern "C" fn frpc_register_program(
     flags: c_uint,
 ) -> c_int {
     guarded(-1, || {
-        let dispatch = dispatch.ok_or("a null pointer in place of the dispatch function")?;
+        let dispatch = dispatch.ok_or("the dispatch function is a null pointer")?;
         let mut serving = serving();
         if serving.server.is_some() {
             return Err("the server runs already: register programs before it starts".to_owned());
@@ -192,7 +201,7 @@ fn dispatched(
     request: &Request,
     reply: &mut Reply,
 ) -> Result<(), ServiceError> {
-    let _turn = turns.map(Turns::take).transpose()?;
+    let _turn = turns.map(|turns| turns.take(request.deadline)).transpose()?;
     if turns.is_some() && request.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
         return Err(ServiceError::DeadlinePassed);
     }
@@ -233,9 +242,9 @@ fn dispatched(
 /// The request is null, or its dispatch function runs in this thread.
 unsafe fn call<'r>(request: *mut frpc_request) -> Result<&'r mut Call<'static>, String> {
     // SAFETY: the caller's promise.
-    let request = unsafe { request.as_ref() }.ok_or("a null request")?;
+    let request = unsafe { request.as_ref() }.ok_or("the request is a null pointer")?;
     // SAFETY: the call lives as long as its request.
-    unsafe { request.call.as_mut() }.ok_or_else(|| "a request without a call".to_owned())
+    unsafe { request.call.as_mut() }.ok_or_else(|| "the request's rq_private is null".to_owned())
 }
 
 /// See flexrpc.h.
@@ -372,14 +381,14 @@ pub unsafe extern "C" fn frpc_svc_start(listen: *const c_char, key: *const frpc_
 pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) -> c_int {
     guarded(0, || {
         if value.is_null() {
-            return Err("a null pointer in place of the option's value".to_owned());
+            return Err("the option's value is a null pointer".to_owned());
         }
         // SAFETY: the caller's promise for the option, as for all reads below.
         let is_on = || unsafe { value.cast::<c_int>().read() } != 0;
         // SAFETY: see above.
         let number = || unsafe { value.cast::<u32>().read() } as usize;
         let name = name(option)
-            .ok_or_else(|| format!("frpc_svc_control: no option {option}; see enum frpc_svc_option"))?;
+            .ok_or_else(|| format!("frpc_svc_control: unknown option {option}; see enum frpc_svc_option"))?;
         let mut serving = serving();
         if serving.server.is_some() {
             return Err("the server runs already: set its options before it starts".to_owned());
@@ -401,14 +410,14 @@ pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) 
                 options.drain = duration(unsafe { value.cast::<timeval>().read() })?.unwrap_or_default()
             }
             SET_WORKERS | SET_CALL_BYTES if number() == 0 => {
-                return Err(format!("{name}: 0"));
+                return Err(format!("{name}: the minimum is 1"));
             }
             SET_WORKERS => {
                 options.workers.most = number();
                 options.workers.least = options.workers.least.min(options.workers.most);
             }
             SET_CALL_BYTES => options.payload_bytes = number(),
-            _ => {}
+            _ => return Err(format!("{name}: not implemented")),
         }
         Ok(1)
     })
@@ -416,10 +425,10 @@ pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) 
 
 fn start(listen: &str, key: Option<ClusterKey>) -> Result<c_int, String> {
     let mut found = listen.to_socket_addrs().map_err(|error| match error.kind() {
-        ErrorKind::InvalidInput => format!("{listen}: not HOST:PORT"),
+        ErrorKind::InvalidInput => format!("{listen}: the address isn't HOST:PORT"),
         _ => format!("{listen}: {error}"),
     })?;
-    let found = found.next().ok_or_else(|| format!("{listen}: no address"))?;
+    let found = found.next().ok_or_else(|| format!("{listen}: the name has no address"))?;
     let mut serving = serving();
     let options = serving.options.clone().unwrap_or_default();
     let mut options = ServerOptions { listen: found, key, ..options };
@@ -429,7 +438,7 @@ fn start(listen: &str, key: Option<ClusterKey>) -> Result<c_int, String> {
     if serving.server.is_some() {
         return Err("the server runs already".to_owned());
     }
-    // Where all take turns, none needs a thread meanwhile.
+    // If all programs take turns, no other program needs the threads of waiting calls.
     let others = serving.programs.iter().any(|program| !program.one_at_a_time);
     let most = if others { (options.workers.most / 2).max(1) } else { usize::MAX };
     let turns = Arc::new(Turns { running: Mutex::new(()), calls: AtomicUsize::new(0), most });
@@ -454,7 +463,7 @@ pub extern "C" fn frpc_svc_run() {
     guarded((), || {
         let mut here = serving();
         if here.left {
-            let why = "the server was started before a fork, so the parent has its threads: start it after";
+            let why = "a parent process started the server before a fork: start it in this process instead";
             return Err(why.to_owned());
         }
         if here.server.is_none() {
@@ -463,10 +472,10 @@ pub extern "C" fn frpc_svc_run() {
             here = serving();
         }
         while !here.ended {
-            here = ENDED.wait(here).unwrap_or_else(PoisonError::into_inner);
+            ENDED.wait(&mut here);
         }
         let server = here.server.take();
-        drop(here); // running calls may ask the server to end, too
+        drop(here); // unlock, since a running call may call frpc_svc_exit
         server.map(|(server, _)| server.shutdown());
         Ok(())
     });

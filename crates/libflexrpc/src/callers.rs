@@ -15,6 +15,7 @@ use std::io::Write;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use strait_flexrpc::{
     AuthSys, CallError, CallOptions, Client, ClientOptions, ClusterKey, Handle, Obstacle, Procedure, Refusal,
@@ -22,24 +23,27 @@ use strait_flexrpc::{
 };
 use strait_fork::Process;
 
-/// The client of all handles without options of their own: they share its connections.
+/// The client of all handles that don't have their own options. They share its connections.
 static SHARED: OnceLock<Client> = OnceLock::new();
 
-/// Largest buffer for arguments that a handle keeps for its next call. Allocating a larger one costs
-/// little beside sending it, and an idle handle shouldn't hold it.
+/// Largest buffer for arguments that a handle keeps for its next call. Allocating a larger one costs little
+/// compared to sending it, and an idle handle shouldn't occupy so much memory.
 const KEPT_BYTES: usize = 8 << 10;
 
-/// Longer keys are a mistake in the length.
+/// Longest accepted key. A longer one is probably a mistake in the length.
 const MOST_KEY_BYTES: usize = 1 << 16;
 
-/// A call's timeout without one of its own, and the time of other functions for the handle's turn.
+/// Timeout of calls that give none, and the time for which other functions wait while the handle is busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// See flexrpc.h.
 pub struct frpc_handle {
     /// Threads that share the handle call one after the other, as with a `CLIENT` of libtirpc.
     caller: Mutex<Caller>,
-    /// Of the latest call. Written only by the thread that has locked `caller`.
+    /// Timeout of all calls by the handle, in microseconds; 0 if it has none of its own. It is outside
+    /// the lock, since it also bounds the wait for the lock.
+    timeout_us: AtomicU64,
+    /// The outcome of the latest call. Only the thread that has locked `caller` writes it.
     latest: UnsafeCell<frpc_outcome>,
 }
 
@@ -48,9 +52,9 @@ struct Caller {
     client: Client,
     /// The client's options, if it isn't the shared one.
     settings: Option<ClientOptions>,
-    /// The callee speaks plain ONC RPC.
+    /// Whether the callee speaks plain ONC RPC.
     onc: bool,
-    /// Checked out by the first call, until the handle or its client changes.
+    /// The connection, which the first call opens. It is dropped if the callee or the client changes.
     line: Option<Box<Handle>>,
     process: Process,
     callee: SocketAddr,
@@ -59,10 +63,9 @@ struct Caller {
     transport: Transport,
     program: u32,
     version: u32,
-    timeout: Option<Duration>,
-    /// Of the latest call; credentials stay.
+    /// Options of the latest call. The credentials apply to all calls.
     options: CallOptions,
-    /// Room for a call's arguments.
+    /// Buffer for a call's encoded arguments.
     args: Vec<u8>,
     required: Option<usize>,
     store_and_forward: bool,
@@ -93,12 +96,12 @@ impl frpc_auth_sys {
         let machine = unsafe { text(self.machine, "machine") }?.to_owned();
         if machine.len() > AuthSys::MACHINE_BYTES || self.gid_count > AuthSys::GROUPS {
             let (bytes, groups) = (AuthSys::MACHINE_BYTES, AuthSys::GROUPS);
-            return Err(format!("AUTH_SYS has at most {bytes} bytes of a name and {groups} groups"));
+            return Err(format!("AUTH_SYS allows at most {bytes} bytes of machine name and {groups} groups"));
         }
         let gids = match (self.gids.is_null(), self.gid_count) {
             (_, 0) => Vec::new(),
             (true, _) => {
-                return Err("a null pointer in place of the groups, of which gid_count isn't 0".to_owned());
+                return Err("gids is a null pointer, although gid_count isn't 0".to_owned());
             }
             // SAFETY: the caller's promise.
             (false, count) => unsafe { std::slice::from_raw_parts(self.gids, count) }.to_vec(),
@@ -109,7 +112,7 @@ impl frpc_auth_sys {
 
 impl frpc_bytes {
     /// # Safety
-    /// `this` is null, or valid with its data.
+    /// `this` is null, or it and its data are valid.
     pub unsafe fn key(this: *const Self) -> Result<Option<ClusterKey>, String> {
         // SAFETY: the caller's promise.
         let Some(bytes) = (unsafe { Self::slice(this) })? else { return Ok(None) };
@@ -117,7 +120,7 @@ impl frpc_bytes {
     }
 
     /// # Safety
-    /// `this` is null, or valid with its data.
+    /// `this` is null, or it and its data are valid.
     unsafe fn slice<'b>(this: *const Self) -> Result<Option<&'b [u8]>, String> {
         // SAFETY: the caller's promise.
         let Some(bytes) = (unsafe { this.as_ref() }) else { return Ok(None) };
@@ -125,7 +128,7 @@ impl frpc_bytes {
             return Err("the key's data is a null pointer".to_owned());
         }
         if bytes.length > MOST_KEY_BYTES {
-            return Err(format!("a key of {} bytes; at most {MOST_KEY_BYTES}", bytes.length));
+            return Err(format!("the key has {} bytes: it must have at most {MOST_KEY_BYTES}", bytes.length));
         }
         // SAFETY: the caller's promise.
         Ok(Some(unsafe { std::slice::from_raw_parts(bytes.data.cast::<u8>(), bytes.length) }))
@@ -152,7 +155,7 @@ pub unsafe extern "C" fn frpc_createhandle(
             other => return Err(format!("unknown transport '{other}': use tcp or udp")),
         };
         let process =
-            Process::watched().map_err(|error| format!("pthread_atfork, which notices forks: {error}"))?;
+            Process::watched().map_err(|error| format!("can't watch for forks (pthread_atfork): {error}"))?;
         let (callee, others) = addresses(host, (program, version), transport)?;
         let caller = Caller {
             client: SHARED.get_or_init(Client::default).clone(),
@@ -165,18 +168,18 @@ pub unsafe extern "C" fn frpc_createhandle(
             transport,
             program,
             version,
-            timeout: None,
             options: CallOptions::default(),
             args: Vec::new(),
             required: None,
             store_and_forward: false,
         };
         let latest = UnsafeCell::new(frpc_outcome::SUCCESS);
-        Ok(Box::into_raw(Box::new(frpc_handle { caller: Mutex::new(caller), latest })))
+        let (caller, timeout_us) = (Mutex::new(caller), AtomicU64::new(0));
+        Ok(Box::into_raw(Box::new(frpc_handle { caller, timeout_us, latest })))
     })
 }
 
-/// `HOST:PORT`, or `HOST`, whose rpcbind is then asked for the program's port.
+/// The callee's addresses for `HOST:PORT`, or for `HOST`, whose rpcbind tells the program's port.
 fn addresses(
     host: &str,
     program: (u32, u32),
@@ -196,19 +199,19 @@ fn addresses(
     }
     if has_port {
         let mut found = host.to_socket_addrs().map_err(|error| about(&error))?;
-        let first = found.next().ok_or_else(|| about(&"no address"))?;
+        let first = found.next().ok_or_else(|| about(&"the name has no address"))?;
         return Ok((first, found.filter(|other| *other != first).collect()));
     }
     let (number, version) = program;
     let mut why = format!("its rpcbind has no program {number} version {version}");
     let until = Instant::now() + ClientOptions::default().connect_timeout;
-    // A host may have an address of each family, and the program only one.
+    // The host may have addresses of both families, and the program may listen on one of them only.
     for found in (bare, 0).to_socket_addrs().map_err(|error| about(&error))? {
         let patience = until.saturating_duration_since(Instant::now());
         match rpcbind_lookup(found.ip(), program, transport, patience) {
             Ok(Some(callee)) => return Ok((callee, Vec::new())),
             Ok(None) => {}
-            Err(error) => why = format!("its rpcbind: {error}; HOST:PORT needs no rpcbind"),
+            Err(error) => why = format!("asking its rpcbind failed: {error}; HOST:PORT needs no rpcbind"),
         }
     }
     Err(about(&why))
@@ -230,10 +233,21 @@ pub unsafe extern "C" fn frpc_destroyhandle(handle: *mut frpc_handle) {
 }
 
 impl frpc_handle {
-    /// Waits while another thread calls by the handle.
+    /// The handle's own timeout.
+    fn timeout(&self) -> Option<Duration> {
+        let micros = self.timeout_us.load(Ordering::Relaxed);
+        (micros != 0).then(|| Duration::from_micros(micros))
+    }
+
+    fn set_timeout(&self, timeout: Option<Duration>) {
+        let micros = timeout.map_or(0, |time| time.as_micros().try_into().unwrap_or(u64::MAX));
+        self.timeout_us.store(micros, Ordering::Relaxed);
+    }
+
+    /// Locks the handle. Waits at most `patience` while another thread uses it.
     fn caller(&self, patience: Duration) -> Result<MutexGuard<'_, Caller>, String> {
         let why =
-            "a call by this handle took all the time, in another thread or in an outer call of this one";
+            "the handle stayed busy until the timeout, by another thread's call or an outer call in this one";
         self.caller.try_lock_for(patience).ok_or_else(|| why.to_owned())
     }
 }
@@ -243,7 +257,7 @@ impl Caller {
         self.settings.clone().unwrap_or_default()
     }
 
-    /// Changes options, which takes a client of the handle's own.
+    /// Changes options. From then on, the handle has its own client.
     fn set(&mut self, change: impl FnOnce(&mut ClientOptions)) {
         let mut settings = self.settings();
         change(&mut settings);
@@ -253,10 +267,10 @@ impl Caller {
     }
 }
 
-/// A duration of C; `None` for zero.
+/// Converts a C duration; `None` for zero.
 pub fn duration(time: timeval) -> Result<Option<Duration>, String> {
     let (Ok(seconds), Ok(micros)) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec)) else {
-        return Err("a negative time".to_owned());
+        return Err("the time is negative".to_owned());
     };
     let time = Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros));
     Ok(Some(time).filter(|time| !time.is_zero()))
@@ -272,7 +286,7 @@ unsafe fn encode(routine: Routine, value: *const c_void, bytes: &mut Vec<u8>) ->
     if done != 0 { Ok(()) } else { Err(Failure::Arguments) }
 }
 
-/// Decodes all of `bytes`; otherwise frees the parts already decoded.
+/// Decodes `bytes`, all of them. If that fails, frees the parts that were decoded.
 ///
 /// # Safety
 /// The value fits the routine.
@@ -292,19 +306,20 @@ impl Caller {
         if self.onc {
             return Ok(self.client.onc_handle(self.callee, self.transport));
         }
-        let until = Instant::now() + time;
-        let mut made = self.client.handle_within(self.callee, self.transport, time);
-        // A name may have addresses of both families, such as localhost, and the callee listen on one.
-        for _ in 0..self.others.len() {
-            if !matches!(made, Err(CallError::NotExecuted(Refusal::Unreachable(_)))) {
-                break;
+        let begun = Instant::now();
+        // A name such as localhost may have addresses of both families, and the callee may listen on one
+        // only. Each remaining address gets an equal part of the remaining time.
+        let mut addresses = 1 + self.others.len() as u32;
+        loop {
+            let part = time.saturating_sub(begun.elapsed()) / addresses;
+            let made = self.client.handle_within(self.callee, self.transport, part);
+            addresses -= 1;
+            if addresses == 0 || !matches!(made, Err(CallError::NotExecuted(Refusal::Unreachable(_)))) {
+                return made;
             }
             let failed = std::mem::replace(&mut self.callee, self.others.remove(0));
             self.others.push(failed);
-            let left = until.saturating_duration_since(Instant::now());
-            made = self.client.handle_within(self.callee, self.transport, left);
         }
-        made
     }
 
     /// # Safety
@@ -319,7 +334,7 @@ impl Caller {
         self.args.clear();
         // SAFETY: the caller's promise.
         unsafe { encode(args.0, args.1, &mut self.args) }?;
-        self.options.timeout = self.timeout.or(timeout);
+        self.options.timeout = timeout;
         if !waited.is_zero() {
             let whole = self.options.timeout.unwrap_or(PATIENCE);
             self.options.timeout = Some(whole.saturating_sub(waited));
@@ -339,14 +354,14 @@ impl Caller {
             Failure::Call(error @ CallError::NotExecuted(Refusal::Unreachable(obstacle)))
                 if !self.onc && self.is_other_protocol(*obstacle) =>
             {
-                frpc_outcome::new(told.stat, true, &format!("{error}; a server of SunRPC needs FRPC_SET_ONC"))
+                frpc_outcome::new(told.stat, true, &format!("{error}; for a SunRPC server, set FRPC_SET_ONC"))
             }
             _ => told,
         }
     }
 
-    /// Whether the callee may be one of SunRPC, which closes connections that it doesn't understand, and
-    /// ignores datagrams.
+    /// Whether the callee is perhaps a SunRPC server. Such a server closes connections with requests that it
+    /// doesn't understand, and ignores such datagrams.
     fn is_other_protocol(&self, obstacle: Obstacle) -> bool {
         match obstacle {
             Obstacle::HungUp => true,
@@ -358,10 +373,10 @@ impl Caller {
     /// Sends the encoded arguments, and waits for the answer.
     fn exchange(&mut self, procedure: Procedure) -> Result<Bytes, CallError> {
         if !self.process.is_this() {
-            self.line = None; // the parent's: the child opens its own
+            self.line = None; // the parent process's connection: the child opens its own
             self.process = Process::this();
         }
-        // Out of the handle meanwhile: a line that panics isn't used again.
+        // Take the line out of the handle during the call: if the call panics, the line isn't used again.
         let mut line = match self.line.take() {
             Some(line) => line,
             None => {
@@ -395,9 +410,9 @@ pub unsafe extern "C" fn frpc_call(
 ) -> c_int {
     guarded(FAILED, || {
         let (args, result) = ((given(args_routine)?, args), (given(result_routine)?, result));
-        let timeout = duration(timeout)?;
         // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
+        let handle = unsafe { handle.as_ref() }.ok_or("the handle is a null pointer")?;
+        let timeout = handle.timeout().or(duration(timeout)?);
         let (mut caller, waited) = match handle.caller.try_lock() {
             Some(caller) => (caller, Duration::ZERO),
             None => {
@@ -438,15 +453,19 @@ pub unsafe extern "C" fn frpc_outcome_of(handle: *const frpc_handle) -> *const f
 pub unsafe extern "C" fn frpc_perror(handle: *const frpc_handle, prefix: *const c_char) {
     guarded((), || {
         // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
+        let handle = unsafe { handle.as_ref() }.ok_or("the handle is a null pointer")?;
         // SAFETY: the caller's promise.
         let prefix = unsafe { text(prefix, "prefix") }?;
-        let locked = handle.caller(PATIENCE)?;
+        // A call that is under way will change the text of the latest one.
+        let Some(locked) = handle.caller.try_lock() else {
+            let _ = writeln!(std::io::stderr(), "{prefix}: another call by this handle is under way");
+            return Ok(());
+        };
         // SAFETY: no other thread writes it now.
         let text = unsafe { (*handle.latest.get()).text };
         drop(locked);
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-        // It has nowhere else to go.
+        // If standard error is closed, there is no other place to report it.
         let _ = writeln!(std::io::stderr(), "{prefix}: {}", String::from_utf8_lossy(&text[..end]));
         Ok(())
     });

@@ -1,4 +1,4 @@
-//! FlexRPC's C library: `include/flexrpc.h` declares it, `docs/flexrpc-c.md` is its manual.
+//! FlexRPC's C library. `include/flexrpc.h` declares its functions, and `docs/flexrpc-c.md` is the manual.
 //!
 //! ```text
 //!   C program ── callers.rs (handles, options, calls, multicasts, outcomes) ─┬─ strait-flexrpc
@@ -6,11 +6,12 @@
 //!      └──────── xdr.rs (routines with the signatures of rpc/xdr.h)
 //! ```
 //!
-//! No panic may cross into C, and no function may read a pointer before its null check.
+//! A panic must never unwind into C, and functions must not dereference a pointer before its null check.
 
 #![allow(non_camel_case_types)]
 
-/// Declares options, and a function that gives their names: with this prefix, those of the header.
+/// Declares options, and a function `name` that returns an option's name in the header: `$prefix` and
+/// `$name`.
 macro_rules! options {
     ($prefix:literal, $($name:ident = $number:literal,)*) => {
         $(const $name: c_uint = $number;)*
@@ -39,13 +40,13 @@ thread_local! {
 }
 
 /// The text of an error after a panic.
-const DEFECT: &str = "a defect of libflexrpc; please report it";
+const DEFECT: &str = "internal error in libflexrpc (a panic); please report it";
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// While it exists, pthread_cancel(3) has to wait: its unwinding may not pass through Rust's code.
+/// While it exists, pthread_cancel(3) is deferred, because its unwinding must not pass through Rust code.
 struct Uncancelled(c_int);
 
 impl Uncancelled {
@@ -62,31 +63,31 @@ impl Uncancelled {
 impl Drop for Uncancelled {
     fn drop(&mut self) {
         let mut unused = 0;
-        // SAFETY: as above; the state is one that it gave.
+        // SAFETY: as above; the first call returned this state.
         unsafe { pthread_setcancelstate(self.0, &raw mut unused) };
     }
 }
 
-/// Runs `work`. Its error becomes `frpc_error()`'s text, and the result `failed`. A panic must not
+/// Runs `work`. If it fails or panics, sets the text of `frpc_error()` and returns `failed`: a panic must not
 /// unwind into C.
 fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, String>) -> T {
     let _uncancelled = Uncancelled::begin();
     let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(DEFECT.to_owned()));
     done.unwrap_or_else(|error| {
         let text = CString::new(error.replace('\0', "\\0")).unwrap_or_default();
-        // A thread that is ending may have no such variable any more.
+        // A thread that is ending may have lost its thread-local variables.
         let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
         failed
     })
 }
 
-/// A string of the caller's.
+/// A caller's string. `what` names it in errors.
 ///
 /// # Safety
-/// It is null, or ends with a zero byte.
+/// `text` is null, or ends with a zero byte.
 unsafe fn text<'c>(text: *const c_char, what: &str) -> Result<&'c str, String> {
     if text.is_null() {
-        return Err(format!("a null pointer in place of the {what}"));
+        return Err(format!("the {what} is a null pointer"));
     }
     // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| format!("the {what} isn't UTF-8"))
@@ -96,5 +97,5 @@ unsafe fn text<'c>(text: *const c_char, what: &str) -> Result<&'c str, String> {
 #[unsafe(no_mangle)]
 pub extern "C" fn frpc_error() -> *const c_char {
     let last = LAST_ERROR.try_with(|last| last.borrow().as_ptr());
-    last.unwrap_or(c"the thread is ending; it keeps no errors".as_ptr())
+    last.unwrap_or(c"the thread is ending, so its error text is lost".as_ptr())
 }

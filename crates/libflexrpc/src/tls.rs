@@ -1,4 +1,4 @@
-//! TLS options of C programs, which name PEM files.
+//! TLS options of C programs: names of PEM files.
 
 use crate::text;
 use nix::libc::c_char;
@@ -25,14 +25,14 @@ impl frpc_tls {
         let trust = match (authorities, pinned) {
             (Some(file), None) => Trust::Authorities(file.into()),
             (None, Some(file)) => Trust::Pinned(file.into()),
-            _ => return Err("a caller's TLS has authorities, or pinned certificates".to_owned()),
+            _ => return Err("a caller must set either authorities or pinned certificates".to_owned()),
         };
         // SAFETY: the caller's promise.
         let identity = unsafe { self.identity() }?;
         let tls = ClientTls::load(&trust, identity.as_ref()).map_err(|error| error.to_string())?;
         match name {
             None => Ok(tls),
-            Some(name) => tls.expecting(name).ok_or_else(|| format!("'{name}' is no DNS name or address")),
+            Some(name) => tls.expecting(name).ok_or_else(|| format!("'{name}' isn't a DNS name or address")),
         }
     }
 
@@ -40,7 +40,7 @@ impl frpc_tls {
     /// The strings are null or end with zero bytes.
     pub unsafe fn of_callee(&self) -> Result<ServerTls, String> {
         // SAFETY: the caller's promise.
-        let identity = unsafe { self.identity() }?.ok_or("a callee's TLS has a certificate and its key")?;
+        let identity = unsafe { self.identity() }?.ok_or("a callee must set its certificate and key")?;
         // SAFETY: the caller's promise.
         let callers = unsafe { optional(self.authorities) }?.map(Path::new);
         ServerTls::load(&identity, callers).map_err(|error| error.to_string())
@@ -55,7 +55,7 @@ impl frpc_tls {
                 Ok(Some(Identity { certificate: certificate.into(), key: key.into() }))
             }
             (None, None) => Ok(None),
-            _ => Err("a certificate without its key, or a key without its certificate".to_owned()),
+            _ => Err("frpc_tls has only one of certificate and key: set both or none".to_owned()),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! XDR routines with the signatures of `rpc/xdr.h`. Values that they decode come from `malloc`, so
-//! that C programs can free parts of them.
+//! XDR routines with the signatures of `rpc/xdr.h`. They allocate decoded values by `malloc`, so that C
+//! programs can free parts of them.
 //!
-//! Decoding allocates only for bytes that arrived: a count must fit the bytes left, and a message
-//! has a budget of memory ([`MEMORY_PER_BYTE`]). Pointers and arrays nest at most [`DEPTH`] deep.
+//! Decoding allocates only for bytes that arrived: an array's count must fit the remaining bytes, and each
+//! message has a budget of memory ([`MEMORY_PER_BYTE`]). Pointers and arrays nest at most [`DEPTH`] deep.
 
 mod composite;
 pub mod streams;
@@ -18,13 +18,13 @@ pub const DECODE: c_uint = 1;
 /// Free what decoding allocated.
 pub const FREE: c_uint = 2;
 
-/// Bytes of memory that decoding may allocate for each byte on the wire. A pointer to a struct of
-/// 64 words, all absent, needs about as many.
+/// Most bytes of memory that decoding allocates for each byte on the wire. A pointer to a struct of 64
+/// optional fields, all absent, needs about as many.
 const MEMORY_PER_BYTE: u64 = 64;
-/// Memory for any message, however short.
+/// Memory in bytes that decoding may allocate for each message in addition, however short the message is.
 const MEMORY_BASE: u64 = 1 << 20;
-/// Pointers and arrays inside each other. Each takes some 300 bytes of stack in a C program; lists
-/// that end in their link don't count.
+/// Most levels of nested pointers and arrays. Each level takes some 300 bytes of stack in a C program. The
+/// elements of a list don't count as levels if the link is the last field of an element.
 const DEPTH: c_uint = 500;
 
 /// See flexrpc.h.
@@ -44,35 +44,32 @@ pub struct Xdr {
 /// A routine for one type.
 pub type Routine = unsafe extern "C" fn(*mut Xdr, *mut c_void) -> c_int;
 
-/// The routine that a program gave.
-///
-/// # Errors
-/// It is null.
+/// The program's routine. A null one is an error.
 pub fn given(routine: Option<Routine>) -> Result<Routine, String> {
     routine.ok_or_else(|| {
-        "a null routine; xdr_void stands for no value, and no call goes without a reply".to_owned()
+        "an XDR routine is a null pointer: use xdr_void for no value; each call has a reply".to_owned()
     })
 }
 
 impl Xdr {
-    /// Appends to `to`, which must stay where it is while this is used.
+    /// A stream that appends to `to`, which must not move while the stream is used.
     pub fn to(to: &mut Vec<u8>) -> Self {
         Self { growing: to, ..Self::at(ENCODE, std::ptr::null_mut(), 0) }
     }
 
-    /// Reads `bytes`, which must outlive this.
+    /// A stream that reads `bytes`, which must outlive it.
     pub fn of(bytes: &[u8]) -> Self {
         Self::at(DECODE, bytes.as_ptr().cast_mut().cast(), bytes.len())
     }
 
-    /// Over memory.
+    /// A stream over memory.
     fn at(op: c_uint, at: *mut c_char, left: usize) -> Self {
         let memory = MEMORY_BASE + MEMORY_PER_BYTE * left as u64;
         let (growing, stream, public) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
         Self { op, depth: 0, at, base: at, left, memory, growing, stream, public }
     }
 
-    /// Frees values.
+    /// A stream with which routines free values.
     pub fn freeing() -> Self {
         Self { op: FREE, ..Self::of(&[]) }
     }
@@ -83,7 +80,7 @@ impl Xdr {
     }
 
     fn put(&mut self, bytes: &[u8]) -> bool {
-        // SAFETY: `growing` is null, or the vector of `to`, which nobody else uses meanwhile.
+        // SAFETY: `growing` is null, or the vector given to `to`, which nothing else uses now.
         if let Some(to) = unsafe { self.growing.as_mut() } {
             to.extend_from_slice(bytes);
             return true;
@@ -131,7 +128,7 @@ impl Xdr {
         self.take(4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// Zeroed memory, or null.
+    /// Allocates zeroed memory. Returns null beyond the budget, or if there is no memory.
     fn allocate(&mut self, bytes: u64) -> *mut c_char {
         if !self.may_allocate(bytes) {
             return std::ptr::null_mut();
@@ -140,7 +137,8 @@ impl Xdr {
         unsafe { libc::calloc(1, (bytes as usize).max(1)).cast() }
     }
 
-    /// A copy of bytes with a zero behind them, or null. Zeroed memory would be written twice.
+    /// Allocates a copy of bytes with a zero byte after them. Returns null as [`Self::allocate`] does. It
+    /// doesn't use zeroed memory, which would be written twice.
     ///
     /// # Safety
     /// `bytes` points to `count` bytes.
@@ -159,7 +157,7 @@ impl Xdr {
         }
     }
 
-    /// Takes so many bytes from the budget.
+    /// Takes `bytes` from the budget. Returns false if the budget has fewer.
     fn may_allocate(&mut self, bytes: u64) -> bool {
         let left = self.memory.checked_sub(bytes);
         self.memory = left.unwrap_or(self.memory);
@@ -177,7 +175,7 @@ impl Xdr {
     /// Copies `count` bytes and skips their padding, which must be zero (RFC 4506, section 4.9).
     ///
     /// # Safety
-    /// `to` has room for them.
+    /// `to` points to `count` writable bytes.
     unsafe fn take_padded(&mut self, to: *mut c_char, count: usize) -> bool {
         let Some(bytes) = self.take(count) else { return false };
         // SAFETY: the caller's promise.
@@ -186,7 +184,7 @@ impl Xdr {
     }
 }
 
-/// Numbers: `$wire` is the type on the wire, `$ok` the condition for values of `$wire`.
+/// Routines for numbers: `$c` is the type in C, `$wire` the type on the wire, and `$bytes` its size.
 macro_rules! numbers {
     ($($name:ident, $c:ty, $wire:ty, $bytes:literal;)*) => {$(
         /// See flexrpc.h.
@@ -203,7 +201,7 @@ macro_rules! numbers {
                     Err(_) => 0,
                 },
                 DECODE => match xdrs.take($bytes).and_then(|bytes| bytes.try_into().ok()) {
-                    // As libtirpc: a narrow type takes the low bits.
+                    // As in libtirpc, a narrow type takes the low bits.
                     Some(bytes) => {
                         *value = <$wire>::from_be_bytes(bytes) as $c;
                         1
@@ -233,13 +231,13 @@ numbers! {
     frpc_xdr_enum, i32, i32, 4;
 }
 
-/// See flexrpc.h. It has the arguments that callers pass, so that its cast draws no warning.
+/// See flexrpc.h. It has the parameters of other routines, so that C compilers don't warn about casts of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn frpc_xdr_void(_: *mut Xdr, _: *mut c_void) -> c_int {
     1
 }
 
-/// See flexrpc.h. On the wire, 0 and 1 only.
+/// See flexrpc.h. Refuses values on the wire other than 0 and 1.
 ///
 /// # Safety
 /// Stream and value are valid.

@@ -36,8 +36,8 @@ static int ended_well(pid_t child)
 	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* With its parent's connection a child would call by the number of its parent's next call. The callee
- * would take that for a repetition, and the parent would get the child's answer. */
+/* If a child used its parent's connection, its call would have the number of the parent's next call. The
+ * callee would take the parent's call for a repetition, and the parent would get the child's answer. */
 static int descend(frpc_handle *handle, u_int generation)
 {
 	alarm(HANGS_S);
@@ -107,7 +107,7 @@ int main(int count, char **arguments)
 	}
 	return used() ? 0 : 3;
 #else
-	/* Loaded again, it notices forks again. A fork in between runs no code of it. */
+	/* After it is loaded again, the library notices forks again. A fork in between runs no code of the library. */
 	for (int turn = 0; turn < 2; turn++) {
 		if (!used_by_dlopen())
 			return 4 + turn;

@@ -49,7 +49,7 @@ int main(int count, char **arguments)
 		CHECK(frpc_svc_control(FRPC_SVC_SET_TLS, &tls));
 		CHECK(frpc_svc_control(FRPC_SVC_SET_TLS_REQUIRED, &yes));
 		CHECK(frpc_svc_control(FRPC_SVC_SET_WORKERS, &workers));
-		CHECK(!frpc_svc_control(9, &yes) && strstr(frpc_error(), "no option 9"));
+		CHECK(!frpc_svc_control(9, &yes) && strstr(frpc_error(), "unknown option 9"));
 		CHECK(frpc_register_program(PROGRAM, VERSION, dispatch, 0) == 0);
 		int port = frpc_svc_start("127.0.0.1:0", &key);
 		CHECK(port > 0);

@@ -1,15 +1,15 @@
 /* hdfs.h: files on HDFS, Kadoop, gateways of Strait and this host, for C programs.
  *
- * These are the declarations of Hadoop 3.3's hdfs.h, and those that later versions added, so that
- * programs for that library compile and link here, and built ones run. docs/libhdfs.md lists the
- * differences.
+ * These are the declarations of hdfs.h in Hadoop 3.3, and those that later versions added. Programs
+ * for Hadoop's library compile and link with this one, and built programs run with it.
+ * docs/libhdfs.md lists the differences.
  *
- * Unless it says otherwise, a function returns -1 or NULL if it fails, and sets errno;
- * hdfsGetLastExceptionRootCause() has a text for people. Every function may be called from any
- * thread. After fork(2) a child may use its parent's connections and files that are open for
- * reading: it opens its own underneath. Its parent's files that are open for writing fail there
- * with EBADF. Destructors of a thread's own values may use and close open files, and connect; other
- * calls fail there with ENOTSUP.
+ * Unless its comment says otherwise, a function that fails returns -1 or NULL, and sets errno;
+ * hdfsGetLastExceptionRootCause() returns a text for people. Each function can be called from any
+ * thread. After fork(2), a child can use its parent's connections, and its files that are open for
+ * reading: the library opens them again for the child. The parent's files that are open for writing
+ * fail in the child with EBADF. Destructors of thread-local values can connect, and use and close
+ * open files. Other calls in such a destructor fail with ENOTSUP.
  *
  * A path is absolute, relative to the working directory, or a URI of the connection's store.
  */
@@ -54,19 +54,20 @@ struct hadoopRzBuffer;
 
 /* ------------------------------------------------------------------- connections */
 
-/* Connects to the store `nn`: a URI (hdfs://, kadoop://, strait://, file:///), a namenode's host,
- * "default" for STRAIT_STORE or fs.defaultFS of core-site.xml, or NULL for this host's files. A port
- * other than 0 is for a name without one. */
+/* Connects to the store `nn`. It is a URI (hdfs://, kadoop://, strait://, file:///), a namenode's
+ * host, "default" (the environment's STRAIT_STORE, or fs.defaultFS of core-site.xml), or NULL for
+ * this host's files. If `nn` has no port, `port` gives it; 0 means the default port. */
 hdfsFS hdfsConnect(const char *nn, tPort port);
-/* The same as this user; NULL means the environment's or the process's. */
+/* The same, as this user; NULL means the user in the environment, or else the process's user. */
 hdfsFS hdfsConnectAsUser(const char *nn, tPort port, const char *user);
-/* The same two, sharing sockets with no other connection. */
+/* As the two functions above, but the new connection shares no sockets with other connections. */
 hdfsFS hdfsConnectNewInstance(const char *nn, tPort port);
 hdfsFS hdfsConnectAsUserNewInstance(const char *nn, tPort port, const char *user);
 /* Ends a connection. Files that are still open stay usable. */
 int hdfsDisconnect(hdfsFS fs);
 
-/* The same by a builder, which copies its strings. hdfsBuilderConnect frees it, also if it fails. */
+/* Connects by a builder. The builder copies the strings. hdfsBuilderConnect frees the builder, also
+ * if it fails. */
 struct hdfsBuilder *hdfsNewBuilder(void);
 void hdfsBuilderSetNameNode(struct hdfsBuilder *bld, const char *nn);
 void hdfsBuilderSetNameNodePort(struct hdfsBuilder *bld, tPort port);
@@ -79,20 +80,22 @@ int hdfsBuilderConfSetStr(struct hdfsBuilder *bld, const char *key, const char *
 hdfsFS hdfsBuilderConnect(struct hdfsBuilder *bld);
 void hdfsFreeBuilder(struct hdfsBuilder *bld);
 
-/* A property of the configuration files; *val is NULL if they lack it. Returns 0 or an errno. */
+/* Sets *val to a property of the configuration files, or to NULL if they don't set it. Returns 0 or
+ * an errno. */
 int hdfsConfGetStr(const char *key, char **val);
 void hdfsConfStrFree(char *val);
-/* The same as a number; *val stays if they lack it. */
+/* The same for a number. If the files don't set the property, *val stays as it is. */
 int hdfsConfGetInt(const char *key, int32_t *val);
 
 /* ------------------------------------------------------------------- open files */
 
-/* Opens a file: O_RDONLY; O_WRONLY to create or overwrite it; O_WRONLY|O_APPEND. O_RDWR is ENOTSUP.
- * Zero means the default of the other parameters; bufferSize has no effect. */
+/* Opens a file with flags O_RDONLY, O_WRONLY (creates or overwrites the file) or O_WRONLY|O_APPEND.
+ * O_RDWR fails with ENOTSUP. A replication or blocksize of 0 means the default; bufferSize has no
+ * effect. */
 hdfsFile hdfsOpenFile(hdfsFS fs, const char *path, int flags, int bufferSize, short replication,
                       tSize blocksize);
-/* The same by a builder, also for blocks above 2 GiB. hdfsStreamBuilderBuild frees it. The setters
- * are for files that are written (EINVAL). */
+/* Opens a file by a builder, which also allows blocks of more than 2 GiB. hdfsStreamBuilderBuild
+ * frees the builder. For a file that isn't opened for writing, the setters fail with EINVAL. */
 struct hdfsStreamBuilder *hdfsStreamBuilderAlloc(hdfsFS fs, const char *path, int flags);
 int hdfsStreamBuilderSetBufferSize(struct hdfsStreamBuilder *bld, int32_t bufferSize);
 int hdfsStreamBuilderSetReplication(struct hdfsStreamBuilder *bld, int16_t replication);
@@ -100,9 +103,9 @@ int hdfsStreamBuilderSetDefaultBlockSize(struct hdfsStreamBuilder *bld, int64_t 
 hdfsFile hdfsStreamBuilderBuild(struct hdfsStreamBuilder *bld);
 void hdfsStreamBuilderFree(struct hdfsStreamBuilder *bld);
 
-/* Opens a file for reading by a future, as Hadoop's later versions do. The file is open when
- * hdfsOpenFileBuilderBuild returns, which frees the builder. No option is mandatory here:
- * hdfsOpenFileBuilderMust makes the opening fail. */
+/* Opens a file for reading by a future, as later versions of Hadoop do. hdfsOpenFileBuilderBuild
+ * opens the file before it returns, and frees the builder. This library knows no options. So
+ * hdfsOpenFileBuilderMust makes the opening fail, and hdfsOpenFileBuilderOpt has no effect. */
 typedef struct hdfsOpenFileBuilder hdfsOpenFileBuilder;
 typedef struct hdfsOpenFileFuture hdfsOpenFileFuture;
 typedef enum {
@@ -135,32 +138,33 @@ int hdfsFileIsOpenForWrite(hdfsFile file);
 
 /* Reads the next bytes: `length` of them, or fewer at the file's end; 0 at the end. */
 tSize hdfsRead(hdfsFS fs, hdfsFile file, void *buffer, tSize length);
-/* The same at a position; hdfsTell stays. */
+/* The same at a position. It doesn't change what hdfsTell returns. */
 tSize hdfsPread(hdfsFS fs, hdfsFile file, tOffset position, void *buffer, tSize length);
-/* The same for exactly `length` bytes: 0, or -1 with EINTERNAL if the file ends before. */
+/* Reads exactly `length` bytes at a position. Returns 0, or -1 with EINTERNAL if the file ends
+ * earlier. */
 int hdfsPreadFully(hdfsFS fs, hdfsFile file, tOffset position, void *buffer, tSize length);
-/* Moves within a file that is open for reading; EINTERNAL beyond its end. */
+/* Sets the position in a file that is open for reading. Beyond its end, fails with EINTERNAL. */
 int hdfsSeek(hdfsFS fs, hdfsFile file, tOffset desiredPos);
 tOffset hdfsTell(hdfsFS fs, hdfsFile file);
-/* Bytes from here to the end, at most the largest int. */
+/* Bytes from the position to the file's end; INT_MAX if there are more. */
 int hdfsAvailable(hdfsFS fs, hdfsFile file);
-/* Drops bytes read ahead and sockets. Returns 0 or an errno. */
+/* Frees the bytes read ahead and the file's sockets. Returns 0 or an errno. */
 int hdfsUnbufferFile(hdfsFile file);
 
-/* Writes. Returns `length`; less if the store failed after it had taken a part. */
+/* Writes. Returns `length`, or less if the store failed after it had taken a part of the bytes. */
 tSize hdfsWrite(hdfsFS fs, hdfsFile file, const void *buffer, tSize length);
-/* Gives the store all that was written. New readers need not see it. */
+/* Passes all written bytes to the store. New readers don't necessarily see them yet. */
 int hdfsFlush(hdfsFS fs, hdfsFile file);
-/* New readers see all that was written. */
+/* Makes all written bytes visible to new readers. */
 int hdfsHFlush(hdfsFS fs, hdfsFile file);
-/* The same, on stable storage. */
+/* The same, and makes the bytes durable on stable storage. */
 int hdfsHSync(hdfsFS fs, hdfsFile file);
 
 struct hdfsReadStatistics {
     uint64_t totalBytesRead;
-    uint64_t totalLocalBytesRead;        /* 0: stores don't tell */
-    uint64_t totalShortCircuitBytesRead; /* 0 */
-    uint64_t totalZeroCopyBytesRead;     /* 0 */
+    uint64_t totalLocalBytesRead;        /* always 0: stores don't report it */
+    uint64_t totalShortCircuitBytesRead; /* always 0 */
+    uint64_t totalZeroCopyBytesRead;     /* always 0 */
 };
 int hdfsFileGetReadStatistics(hdfsFile file, struct hdfsReadStatistics **stats);
 int64_t hdfsReadStatisticsGetRemoteBytesRead(const struct hdfsReadStatistics *stats);
@@ -173,12 +177,13 @@ struct hdfsHedgedReadMetrics {
     uint64_t hedgedReadOpsWin;
     uint64_t hedgedReadOpsInCurThread;
 };
-/* Zeros for HDFS; ENOTSUP for other stores. */
+/* For HDFS, all counts are 0. Other stores fail with ENOTSUP. */
 int hdfsGetHedgedReadMetrics(hdfsFS fs, struct hdfsHedgedReadMetrics **metrics);
 void hdfsFreeHedgedReadMetrics(struct hdfsHedgedReadMetrics *metrics);
 
-/* Reads without a copy: up to maxLength of the next bytes, in the store's own buffer. It is empty,
- * and hadoopRzBufferGet NULL, at the end. No option is needed: checksums are always checked. */
+/* Reads without a copy: returns up to maxLength of the next bytes in the store's own buffer. At the
+ * file's end, the buffer is empty, and hadoopRzBufferGet returns NULL. The options have no effect:
+ * checksums are always checked. */
 struct hadoopRzOptions *hadoopRzOptionsAlloc(void);
 int hadoopRzOptionsSetSkipChecksum(struct hadoopRzOptions *opts, int skip);
 int hadoopRzOptionsSetByteBufferPool(struct hadoopRzOptions *opts, const char *className);
@@ -190,22 +195,24 @@ void hadoopRzBufferFree(hdfsFile file, struct hadoopRzBuffer *buffer);
 
 /* ------------------------------------------------------------------- names */
 
-/* 0 if the path exists; ENOENT if not. */
+/* Returns 0 if the path exists. If it doesn't, fails with ENOENT. */
 int hdfsExists(hdfsFS fs, const char *path);
-/* Removes a file, or a directory: an empty one, or any one if recursive isn't 0. */
+/* Removes a file or an empty directory. If recursive isn't 0, also a directory with its content. */
 int hdfsDelete(hdfsFS fs, const char *path, int recursive);
-/* Renames; into newPath, if that is a directory. An existing file is EEXIST. */
+/* Renames oldPath to newPath, or moves it into newPath if that is a directory. Fails with EEXIST if
+ * the new path is an existing file. */
 int hdfsRename(hdfsFS fs, const char *oldPath, const char *newPath);
-/* Copies a file or a tree, over an existing file, or into dst if that is a directory. */
+/* Copies a file or a tree to dst, or into dst if that is a directory. Overwrites an existing file. */
 int hdfsCopy(hdfsFS srcFS, const char *src, hdfsFS dstFS, const char *dst);
-/* The same, and removes the source; in one store it renames instead. */
+/* The same, and then removes the source. With the same store and user on both sides, it renames. */
 int hdfsMove(hdfsFS srcFS, const char *src, hdfsFS dstFS, const char *dst);
-/* Makes a directory and its missing parents; an existing one is success. */
+/* Makes a directory and its missing parents. Succeeds also if the directory exists. */
 int hdfsCreateDirectory(hdfsFS fs, const char *path);
-/* Cuts a file. Returns 1: it can be written again at once. */
+/* Truncates a file. Returns 1, which means that the file can be written again at once. */
 int hdfsTruncateFile(hdfsFS fs, const char *path, tOffset newlength);
 
-/* The working directory's URI. ENAMETOOLONG: the buffer is too short. */
+/* Copies the working directory's URI to the buffer, and returns the buffer. If the buffer is too
+ * short, fails with ENAMETOOLONG. */
 char *hdfsGetWorkingDirectory(hdfsFS fs, char *buffer, size_t bufferSize);
 int hdfsSetWorkingDirectory(hdfsFS fs, const char *path);
 
@@ -229,18 +236,20 @@ typedef struct {
     tTime mLastAccess;
 } hdfsFileInfo;
 
-/* A directory's entries, or the file itself. NULL with errno 0 for an empty directory. */
+/* Returns a directory's entries, or, for a file, one entry. For an empty directory, returns NULL and
+ * sets errno to 0. */
 hdfsFileInfo *hdfsListDirectory(hdfsFS fs, const char *path, int *numEntries);
 hdfsFileInfo *hdfsGetPathInfo(hdfsFS fs, const char *path);
 void hdfsFreeFileInfo(hdfsFileInfo *hdfsFileInfo, int numEntries);
-/* 0: stores don't tell. */
+/* Always 0: stores don't report it. */
 int hdfsFileIsEncrypted(hdfsFileInfo *hdfsFileInfo);
 
-/* The hosts of each block that has bytes of the range; both arrays end with NULL. */
+/* Returns an array of blocks, those that have bytes of the range. Each is an array of host names.
+ * All arrays end with NULL. */
 char ***hdfsGetHosts(hdfsFS fs, const char *path, tOffset start, tOffset length);
 void hdfsFreeHosts(char ***blockHosts);
 
-/* dfs.blocksize of the configuration, or the store's usual size. */
+/* dfs.blocksize of the configuration, or else the store's default. */
 tOffset hdfsGetDefaultBlockSize(hdfsFS fs);
 tOffset hdfsGetDefaultBlockSizeAtPath(hdfsFS fs, const char *path);
 tOffset hdfsGetCapacity(hdfsFS fs);
@@ -248,9 +257,10 @@ tOffset hdfsGetUsed(hdfsFS fs);
 
 /* ------------------------------------------------------------------- failures */
 
-/* Why this thread's last call failed; NULL if it didn't. Valid until the thread's next call. */
+/* The reason why this thread's last call failed, or NULL if it succeeded. The text is valid until the
+ * thread's next call. */
 char *hdfsGetLastExceptionRootCause(void);
-/* The same, and the causes below it, one a line. */
+/* The same text, followed by its causes, one per line. */
 char *hdfsGetLastExceptionStackTrace(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* A libjvm.so without a JVM, for programs that load or link it before they load libhdfs.so.
  *
- * Every attempt to start a JVM fails, as it does where Java isn't installed. */
+ * Each attempt to start a JVM fails, as on a host without Java. */
 #include <stddef.h>
 
 #define JNI_OK 0

@@ -5,7 +5,7 @@ use std::env;
 use std::path::Path;
 use strait_store_any::{DEFAULT_STORE, HadoopConfig};
 
-/// Values of properties that no file sets, of those that programs ask for.
+/// Default values of properties that programs ask for.
 const DEFAULTS: [(&str, &str); 4] = [
     (DEFAULT_STORE, "file:///"),
     ("dfs.replication", "3"),
@@ -13,11 +13,9 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("io.file.buffer.size", "4096"),
 ];
 
-/// Levels of `${name}` within values, as in Hadoop's `Configuration`.
-const MAX_LEVELS: usize = 20;
-
-/// The configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`, or else in the first
-/// directory of `$CLASSPATH` that has one. `$STRAIT_STORE` comes before its default store.
+/// Loads the configuration in `$HADOOP_CONF_DIR` or `$HADOOP_HOME/etc/hadoop`. If neither variable is set,
+/// loads it from the first directory of `$CLASSPATH` that has a `core-site.xml`. `$STRAIT_STORE` replaces the
+/// configured default store.
 pub fn load() -> Outcome<HadoopConfig> {
     let named = ["HADOOP_CONF_DIR", "HADOOP_HOME"].iter().any(|name| env::var_os(name).is_some());
     let mut config = match env::var("CLASSPATH") {
@@ -38,10 +36,10 @@ pub fn load() -> Outcome<HadoopConfig> {
 pub fn value(config: &HadoopConfig, name: &str) -> Option<String> {
     let own = config.get(name);
     let given = own.or_else(|| DEFAULTS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value));
-    given.map(|given| expanded(config, given))
+    given.map(|given| config.expanded(given))
 }
 
-/// The number that a property has, in decimal or with 0x.
+/// The value of a property as a number. It is decimal, or hexadecimal after 0x.
 pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
     let Some(value) = value(config, name) else { return Ok(None) };
     let text = value.trim();
@@ -52,21 +50,4 @@ pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
     };
     let number = parsed.ok().and_then(|number| i32::try_from(number.checked_mul(sign)?).ok());
     number.map(Some).ok_or_else(|| Failure::invalid(format!("{name} is {value:?}, which isn't a number")))
-}
-
-/// `text` with each `${name}` replaced by that property's value, or else that environment variable's
-/// for `${env.NAME}`; unknown names stay as they are.
-fn expanded(config: &HadoopConfig, text: &str) -> String {
-    let mut text = text.to_owned();
-    for _ in 0..MAX_LEVELS {
-        let Some((before, rest)) = text.split_once("${") else { break };
-        let Some((name, after)) = rest.split_once('}') else { break };
-        let value = match name.strip_prefix("env.") {
-            Some(variable) => env::var(variable).ok(),
-            None => config.get(name).map(str::to_owned),
-        };
-        let Some(value) = value else { break };
-        text = format!("{before}{value}{after}");
-    }
-    text
 }

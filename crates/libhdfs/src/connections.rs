@@ -1,4 +1,4 @@
-//! Connecting, by a builder or at once.
+//! The connect functions, and the builder of connections.
 
 use crate::failure::{Failure, Outcome, reported, tell};
 use crate::filesystem::{Connection, Target};
@@ -10,19 +10,19 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::ptr::null_mut;
 
-/// Parameters of a connection. It copies the strings that it gets.
+/// Parameters of a connection. The builder copies the caller's strings.
 #[derive(Default)]
 pub struct hdfsBuilder {
     target: Target,
-    /// The first string that was none, for the connect function to report.
+    /// The error of the first invalid string, which the connect function reports.
     wrong: Option<Failure>,
 }
 
 impl hdfsBuilder {
-    /// Takes a string of the caller's.
+    /// Copies a caller's string. Remembers the error if it isn't UTF-8.
     ///
     /// # Safety
-    /// It is null, or ends with a zero byte.
+    /// `text` is null, or ends with a zero byte.
     unsafe fn take(&mut self, text: *const c_char) -> Option<String> {
         // SAFETY: the caller's promise.
         match unsafe { optional(text) }.map(utf8)? {
@@ -35,8 +35,8 @@ impl hdfsBuilder {
     }
 }
 
-/// Opens the connection. The reason of a failure goes to standard error, too: hdfs.h's programs show
-/// at most an errno.
+/// Opens the connection. Also prints the reason of a failure to standard error, since most programs that use
+/// hdfs.h show at most an errno.
 fn connect(builder: hdfsBuilder) -> *mut hdfs_internal {
     reported(null_mut(), || {
         let opened = match builder.wrong {
@@ -50,11 +50,11 @@ fn connect(builder: hdfsBuilder) -> *mut hdfs_internal {
     })
 }
 
-/// Prints to standard error, without its lock: another thread may hold that at a fork.
+/// Prints to standard error without Rust's lock: another thread may have held that lock at a fork.
 fn print(line: &str) {
     // SAFETY: the descriptor stays open, since nothing drops the file.
     let stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(STDERR_FILENO) });
-    // A closed one loses the line.
+    // If standard error is closed, the line is lost.
     let _ = (&*stderr).write_all(line.as_bytes());
 }
 
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn hdfsBuilderSetUserName(bld: *mut hdfsBuilder, userName:
     }
 }
 
-/// See hdfs.h: Kerberos finds its tickets by the environment (`KRB5CCNAME`) instead.
+/// See hdfs.h. The property has no effect: Kerberos finds its tickets by the variable `KRB5CCNAME`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hdfsBuilderSetKerbTicketCachePath(bld: *mut hdfsBuilder, path: *const c_char) {
     const NAME: &str = "hadoop.security.kerberos.ticket.cache.path";
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn hdfsBuilderConfSetStr(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hdfsBuilderConnect(bld: *mut hdfsBuilder) -> *mut hdfs_internal {
     if bld.is_null() {
-        return reported(null_mut(), || Err(Failure::invalid("a null pointer in place of a builder")));
+        return reported(null_mut(), || Err(Failure::invalid("the builder is a null pointer")));
     }
     // SAFETY: hdfsNewBuilder made the box, and the caller gives it up.
     connect(*unsafe { Box::from_raw(bld) })
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn hdfsDisconnect(fs: *mut hdfs_internal) -> c_int {
     })
 }
 
-/// See hdfs.h. There is no socket whose path would be checked.
+/// See hdfs.h. Has no effect: this library uses no domain socket whose path it would check.
 #[unsafe(no_mangle)]
 pub extern "C" fn hdfsDisableDomainSocketSecurity() -> c_int {
     let nothing: Outcome<()> = Ok(());

@@ -9,7 +9,8 @@ use strait_store::{
     fail,
 };
 
-/// The name that something called `name` gets at `to`: within it, if it is a directory.
+/// The target path for a file or directory called `name`: `to` itself, or, if `to` is a directory, `name`
+/// within it.
 pub async fn settled(
     store: &Arc<dyn FileSystem>,
     who: &Principal,
@@ -24,8 +25,8 @@ pub async fn settled(
     }
 }
 
-/// Copies a file or a tree, over an existing file. With `remove`, removes the source afterwards; in
-/// one store and as one user, it renames it instead.
+/// Copies a file or a tree. Overwrites an existing file. With `remove`, it moves: it removes the source
+/// afterwards, or, if both connections have the same store and user, renames it.
 pub fn copy(
     source: &Connection,
     from: &StorePath,
@@ -39,7 +40,7 @@ pub fn copy(
         false => Ok(()),
     };
     if from.is_root() && (remove || same) {
-        return Err(Failure::invalid("the root can't be copied into itself, or moved"));
+        return Err(Failure::invalid("the root directory can't be moved, or copied within its store"));
     }
     source.run_with(target, async |here, there| {
         let status = here.store.stat(here.who, from).await?;
@@ -62,8 +63,8 @@ async fn copy_tree(here: Side<'_>, status: FileStatus, there: Side<'_>, to: Stor
             continue;
         }
         if status.link {
-            // It could lead out of the tree, or in circles.
-            return fail(ErrorKind::InvalidArgument, "a link to a directory isn't copied")
+            // The link could lead out of the tree, or form a cycle.
+            return fail(ErrorKind::InvalidArgument, "links to directories can't be copied")
                 .map_err(|error: Error| error.at("copy", &from));
         }
         there.store.mkdirs(there.who, &to, None).await?;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use strait_store::Error;
 
-/// hdfs.h's errno for a failure of the library that has no better one.
+/// The errno in hdfs.h for failures that have no errno of their own.
 pub const EINTERNAL: c_int = 255;
 
 /// A failed call.
@@ -16,7 +16,7 @@ pub const EINTERNAL: c_int = 255;
 pub struct Failure {
     errno: c_int,
     cause: String,
-    /// The causes below it, one a line.
+    /// The causes of `cause`, one per line.
     trace: String,
 }
 
@@ -24,17 +24,17 @@ pub struct Failure {
 pub type Outcome<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// With this errno and text.
+    /// A failure with this errno and text.
     pub fn new(errno: c_int, cause: impl Into<String>) -> Self {
         Self { errno, cause: cause.into(), trace: String::new() }
     }
 
-    /// The caller's mistake.
+    /// A failure because of an invalid argument: EINVAL.
     pub fn invalid(cause: impl Into<String>) -> Self {
         Self::new(EINVAL, cause)
     }
 
-    /// A handle that is none, or that this process may not use.
+    /// A failure because of a handle that is null or that this process can't use: EBADF.
     pub fn bad_handle(cause: impl Into<String>) -> Self {
         Self::new(EBADF, cause)
     }
@@ -68,7 +68,7 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// Runs `work`. Its failure becomes errno, the text of this thread's last failure, and `failed`.
+/// Runs `work`. If it fails, sets errno and this thread's text of the last failure, and returns `failed`.
 pub fn reported<T>(failed: T, work: impl FnOnce() -> Outcome<T>) -> T {
     tell(work).unwrap_or_else(|errno| {
         set_errno(errno);
@@ -76,11 +76,11 @@ pub fn reported<T>(failed: T, work: impl FnOnce() -> Outcome<T>) -> T {
     })
 }
 
-/// Runs `work`, and keeps its failure's text. Returns the failure's errno.
+/// Runs `work`. If it fails, keeps the text as this thread's last failure, and returns the errno.
 pub fn tell<T>(work: impl FnOnce() -> Outcome<T>) -> std::result::Result<T, c_int> {
     // A panic must not unwind into C.
     let done = catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(Failure::new(EIO, "a defect of libhdfs; please report it")));
+        .unwrap_or_else(|_| Err(Failure::new(EIO, "internal error in libhdfs (a panic); please report it")));
     let last = match &done {
         Ok(_) => Last::default(),
         Err(failure) => {
@@ -91,7 +91,7 @@ pub fn tell<T>(work: impl FnOnce() -> Outcome<T>) -> std::result::Result<T, c_in
             }
         }
     };
-    // Without thread-local storage, at a thread's end, the text is lost; errno stays.
+    // While a thread ends, its thread-local storage is gone. Then the text is lost, and only errno remains.
     let _ = LAST.try_with(|kept| *kept.borrow_mut() = last);
     done.map_err(|failure| failure.errno)
 }
@@ -106,7 +106,7 @@ pub fn last_cause() -> Option<*const nix::libc::c_char> {
     LAST.try_with(|last| last.borrow().cause.as_ref().map(|text| text.as_ptr())).ok()?
 }
 
-/// The same with the causes below.
+/// The text of [`last_cause`], followed by its causes.
 pub fn last_trace() -> Option<*const nix::libc::c_char> {
     LAST.try_with(|last| last.borrow().trace.as_ref().map(|text| text.as_ptr())).ok()?
 }

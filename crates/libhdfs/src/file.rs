@@ -1,4 +1,4 @@
-//! An open file of the program's.
+//! An open file.
 
 mod ahead;
 
@@ -16,14 +16,14 @@ use strait_fork::Process;
 use strait_store::process::PerProcess;
 use strait_store::{CreateOptions, FileReader, FileWriter, MAX_CHUNK_BYTES, StorePath};
 
-/// Bytes of one request for a large read. A round trip is small beside the transfer.
+/// Bytes of one request of a large read. At this size, a round trip takes little time beside the transfer.
 const PIECE_BYTES: usize = 1 << 20;
-/// Requests of one positional read at a time.
+/// Most requests of one positional read that run at once.
 const PIECES_AT_ONCE: usize = 4;
-/// Small writes are gathered up to this, as by Hadoop's library in its packets.
+/// Small writes are gathered up to this size, as Hadoop's library gathers them in packets.
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// Memory of the program's that a read fills.
+/// The program's buffer, which a read fills.
 pub struct Room {
     at: *mut u8,
     left: usize,
@@ -35,12 +35,12 @@ unsafe impl Send for Room {}
 
 impl Room {
     /// # Safety
-    /// `at` has room for `length` bytes, which nothing else uses as long as this value lives.
+    /// `at` points to `length` writable bytes, which nothing else uses as long as this value lives.
     pub unsafe fn new(at: *mut u8, length: usize) -> Self {
         Self { at, left: length, filled: 0 }
     }
 
-    /// Copies as many of `bytes` as there is room for, and returns their number.
+    /// Copies as many of `bytes` as fit, and returns their number.
     fn put(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.left);
         // SAFETY: `new`'s caller promised `left` bytes from here.
@@ -54,12 +54,11 @@ impl Room {
     }
 }
 
-/// A file that is open for reading. A forked child opens it again, and goes on at its parent's
-/// position.
+/// A file that is open for reading. A forked child opens it again, and continues at its parent's position.
 pub struct Input {
     fs: Arc<Connection>,
     path: StorePath,
-    /// The file's, to notice another file under its name.
+    /// The store's identity of the file. It shows whether the path names another file later.
     identity: Option<Bytes>,
     position: AtomicU64,
     delivered: AtomicU64,
@@ -103,7 +102,7 @@ impl Input {
         let fresh: Arc<dyn FileReader> =
             self.fs.run(async |store, who| store.open(who, &self.path).await)?.into();
         if self.identity.is_some() && fresh.identity() != self.identity {
-            let text = format!("open {} again: another file has this name now", self.path);
+            let text = format!("open {} again: the path names another file now", self.path);
             return Err(Failure::new(ESTALE, text));
         }
         *reader = Some(fresh.clone());
@@ -115,12 +114,12 @@ impl Input {
         let mut sequence = locked(&self.opened()?.sequence);
         let at = self.position.load(Ordering::Acquire);
         let mut room = room;
-        // Small reads seldom wait, nor call the system.
+        // Most small reads are copied from here, without waiting and without a system call.
         sequence.copy(at, &mut room);
         if room.left > 0 {
             let (reader, begin) = (self.reader()?, at + room.filled as u64);
             let read = process::current()?.wait(sequence.read(&reader, begin, &mut room));
-            // Bytes before a failure count; the next call meets it again.
+            // If bytes came before a failure, return them. The next call meets the failure again.
             if let Err(error) = read
                 && room.filled == 0
             {
@@ -153,7 +152,7 @@ impl Input {
         Ok(self.delivered(room.filled))
     }
 
-    /// Some of the next bytes, without a copy; none at the end.
+    /// Returns some of the next bytes, without a copy; none at the end.
     pub fn read_some(&self, most: usize) -> Outcome<Bytes> {
         let reader = self.reader()?;
         let _sequence = locked(&self.opened()?.sequence);
@@ -175,7 +174,7 @@ impl Input {
         let to = u64::try_from(to).ok().filter(|to| *to <= length).ok_or_else(|| {
             Failure::new(
                 EINTERNAL,
-                format!("seek in {}: {to} isn't in the file of {length} bytes", self.path),
+                format!("seek in {}: {to} is outside the file of {length} bytes", self.path),
             )
         })?;
         let _sequence = locked(&self.opened()?.sequence);
@@ -193,7 +192,7 @@ impl Input {
         Ok(self.reader()?.length().saturating_sub(self.position()))
     }
 
-    /// Drops the bytes read ahead, and the connections; the next read opens the file again.
+    /// Drops the bytes read ahead and the file's connections. The next read opens the file again.
     pub fn unbuffer(&self) -> Outcome<()> {
         let opened = self.opened()?;
         let ahead = std::mem::take(&mut *locked(&opened.sequence));
@@ -207,13 +206,13 @@ impl Input {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Counts from zero.
+    /// Resets the count to zero.
     pub fn clear_count(&self) {
         self.delivered.store(0, Ordering::Relaxed);
     }
 }
 
-/// Bytes from an offset to the file's end, as far as they fit into memory.
+/// Bytes from an offset to the file's end, at most `usize::MAX`.
 fn room_of(reader: &Arc<dyn FileReader>, at: u64) -> usize {
     usize::try_from(reader.length().saturating_sub(at)).unwrap_or(usize::MAX)
 }
@@ -226,14 +225,14 @@ impl Drop for Input {
     }
 }
 
-/// A file that is open for writing, by the process that opened it alone.
+/// A file that is open for writing. Only the process that opened it can use it.
 pub struct Output {
     /// Keeps the store open.
     _fs: Arc<Connection>,
     path: StorePath,
     process: Process,
     position: AtomicU64,
-    /// A forked child must not drop its parent's.
+    /// A forked child must not drop its parent's writer.
     state: ManuallyDrop<Mutex<Writing>>,
 }
 
@@ -242,14 +241,14 @@ struct Writing {
     gathered: BytesMut,
 }
 
-/// How far an output goes.
+/// How far a flush passes the written bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Out of this library.
+    /// To the store's writer.
     Store,
-    /// Visible to new readers.
+    /// Until new readers see them.
     Readers,
-    /// On stable storage.
+    /// To stable storage.
     Disks,
 }
 
@@ -260,7 +259,7 @@ impl Output {
         Ok(Self::over(fs, path, writer))
     }
 
-    /// Opens the file at its end.
+    /// Opens the file for appending.
     pub fn append(fs: &Arc<Connection>, path: StorePath) -> Outcome<Self> {
         let writer = fs.run(async |store, who| store.append(who, &path).await)?;
         Ok(Self::over(fs, path, writer))
@@ -274,13 +273,13 @@ impl Output {
 
     fn writing(&self) -> Outcome<MutexGuard<'_, Writing>> {
         if !self.process.is_this() {
-            let text = format!("write {}: the parent process has it open", self.path);
+            let text = format!("write {}: only the parent process can write to it", self.path);
             return Err(Failure::new(EBADF, text));
         }
         Ok(locked(&self.state))
     }
 
-    /// Writes all of `bytes`, or returns how many the store took before it failed.
+    /// Writes `bytes`. If the store fails after it took some of them, returns their number.
     pub fn write(&self, bytes: &[u8]) -> Outcome<usize> {
         let mut writing = self.writing()?;
         let before = writing.end();
@@ -294,7 +293,7 @@ impl Output {
         }
     }
 
-    /// Passes on all that was written.
+    /// Passes all written bytes on, as far as `reach` says.
     pub fn flush(&self, reach: Reach) -> Outcome<()> {
         let mut writing = self.writing()?;
         writing.pass_on()?;
@@ -326,7 +325,7 @@ impl Drop for Output {
         if !self.process.is_this() {
             return;
         }
-        // SAFETY: nobody uses it any more.
+        // SAFETY: this value is being dropped, so nothing uses the state any more.
         let state = unsafe { ManuallyDrop::take(&mut self.state) };
         if let Ok(process) = process::current() {
             process.drop(state);
@@ -335,7 +334,7 @@ impl Drop for Output {
 }
 
 impl Writing {
-    /// The offset after all bytes taken.
+    /// The offset after all bytes written so far, including gathered ones.
     fn end(&self) -> u64 {
         self.writer.position() + self.gathered.len() as u64
     }
@@ -355,7 +354,8 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the gathered bytes to the store. After a failure, those that it didn't take stay.
+    /// Gives the gathered bytes to the store. After a failure, the bytes that the store didn't take stay
+    /// gathered.
     fn pass_on(&mut self) -> Outcome<()> {
         if self.gathered.is_empty() {
             return Ok(());

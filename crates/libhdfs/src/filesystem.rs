@@ -1,4 +1,4 @@
-//! A connection of the program's: a store, a user and a working directory.
+//! A connection: a store, a user and a working directory.
 
 use crate::configuration;
 use crate::failure::{Failure, Outcome};
@@ -17,13 +17,13 @@ use strait_store_any::{DEFAULT_STORE, HadoopConfig, OpenOptions, with_host};
 pub struct Target {
     /// None: this host's files. "default": the configuration's default store.
     pub name: Option<String>,
-    /// Zero: none is given.
+    /// Zero: no port is given.
     pub port: u16,
-    /// None: the environment's, or this process's.
+    /// None: the user in the environment, or else this process's user.
     pub user: Option<String>,
-    /// Properties in place of the configuration's. None: the property isn't set.
+    /// Properties that replace the configuration's. None: the property isn't set.
     pub properties: BTreeMap<String, Option<String>>,
-    /// Share no store with other connections.
+    /// Whether the connection shares no store with other connections.
     pub alone: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Connection {
     key: String,
     options: OpenOptions,
     config: HadoopConfig,
-    /// Of new files, if the program gave them with the connection.
+    /// For new files, if the program set it with the connection.
     pub replication: Option<u16>,
     pub block_size: Option<u64>,
     working: Working,
@@ -52,7 +52,7 @@ impl Connection {
         let uri = target.store(&config)?.at(StorePath::root());
         let mut options = OpenOptions::from_environment(target.user.as_deref())?;
         if let Some(store) = &options.strait.store {
-            // A store in the URI precedes the environment's.
+            // A store in the URI takes precedence over the environment's.
             options.strait.store = uri.gateway_store().is_none().then(|| store.clone());
         }
         options.hdfs = Some(config.clone());
@@ -77,7 +77,7 @@ impl Connection {
         Ok(Arc::new(connection))
     }
 
-    /// The store, as this process opened it, or opens it now.
+    /// The store. If this process hasn't opened it yet, opens it.
     fn store(&self) -> Outcome<(&'static Process, &Arc<dyn FileSystem>)> {
         let process = process::current()?;
         let store = self.stores.get_or_make(|| process.store(&self.key, &self.uri, &self.options))?;
@@ -104,18 +104,18 @@ impl Connection {
         Ok(process.wait_here(work(here, there))??)
     }
 
-    /// Whether both are connections to one store, maybe as two users.
+    /// Whether both connections are to the same store. The users may differ.
     pub fn is_same_store(&self, other: &Self) -> bool {
         address(&self.uri) == address(&other.uri)
     }
 
-    /// Whether both are connections as one user.
+    /// Whether both connections have the same user.
     pub fn is_same_user(&self, other: &Self) -> bool {
         self.who == other.who
     }
 
-    /// The path that a program means: absolute, relative to the working directory, or a URI of this
-    /// store.
+    /// The path for a program's text: an absolute path, one relative to the working directory, or a URI of
+    /// this store.
     pub fn path(&self, bytes: &[u8]) -> Outcome<StorePath> {
         let text = encoding::encode(bytes);
         if text.is_empty() {
@@ -139,10 +139,10 @@ impl Connection {
         resolved(self.working.get(), &text)
     }
 
-    /// The name of a path of the store for the program, as bytes: a URI.
+    /// The URI, as bytes, that the program gets for a path of the store.
     pub fn name(&self, path: &str) -> Vec<u8> {
         let name = match self.uri.scheme() {
-            // As Hadoop writes it.
+            // Hadoop writes such URIs with one slash.
             Scheme::File => format!("file:{path}"),
             _ => StorePath::parse(path)
                 .map_or_else(|_| format!("{}{path}", self.uri.store()), |path| self.uri.at(path).to_string()),
@@ -150,7 +150,7 @@ impl Connection {
         encoding::decode(&name).map_or(name.clone().into_bytes(), |bytes| bytes.into_owned())
     }
 
-    /// The working directory's name.
+    /// The working directory's URI.
     pub fn working_directory(&self) -> Vec<u8> {
         self.name(self.working.get().as_str())
     }
@@ -162,13 +162,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes of a block for which nobody gives a size.
+    /// Block size in bytes of new files for which the program gives none.
     pub fn default_block_size(&self) -> u64 {
         let set = ["dfs.blocksize", "dfs.block.size"].iter().find_map(|name| self.config.bytes(name));
         set.unwrap_or(match self.uri.scheme() {
             Scheme::File | Scheme::Memory => LOCAL_BLOCK_BYTES,
             Scheme::Kadoop => KADOOP_CHUNK_BYTES,
-            // The others' blocks are HDFS's, or they have none.
+            // The other stores have HDFS's block size, or no blocks.
             _ => HDFS_BLOCK_BYTES,
         })
     }
@@ -183,19 +183,19 @@ impl Connection {
 const LOCAL_BLOCK_BYTES: u64 = 32 << 20;
 /// Hadoop's default for HDFS (`dfs.blocksize`).
 const HDFS_BLOCK_BYTES: u64 = 128 << 20;
-/// Kadoop's default.
+/// Kadoop's default chunk size.
 const KADOOP_CHUNK_BYTES: u64 = 64 << 20;
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // In a forked child that never used it there is nothing to drop.
+        // A forked child that never used the connection has nothing to drop.
         if let (Some(store), Ok(process)) = (self.stores.take(), process::current()) {
             process.drop(store);
         }
     }
 }
 
-/// One of two stores.
+/// One of the two stores of an operation, and the user there.
 #[derive(Clone, Copy)]
 pub struct Side<'s> {
     pub store: &'s Arc<dyn FileSystem>,
@@ -213,7 +213,7 @@ impl Target {
             None => return Ok("file:///".to_owned()),
             Some("default") => {
                 let default = configuration::value(config, DEFAULT_STORE).unwrap_or_default();
-                // Before Hadoop 0.20, the default was a host.
+                // Before Hadoop 0.20, the configured default was a host, and not a URI.
                 return Ok(if default.contains(":/") { default } else { format!("hdfs://{default}") });
             }
             Some(name) => name,
@@ -224,12 +224,18 @@ impl Target {
             None => ("hdfs", name),
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if self.port != 0 && authority.is_empty() && scheme != "file" {
+            return Err(Failure::invalid(format!(
+                "{name} has port {} but no host: name a host, or pass port 0",
+                self.port
+            )));
+        }
         if self.port == 0 || authority.is_empty() {
             return Ok(format!("{scheme}://{authority}{path}"));
         }
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         match has_port {
-            true => Err(Failure::invalid(format!("{name} has a port already; {} is another one", self.port))),
+            true => Err(Failure::invalid(format!("{name} has a port already; omit port {}", self.port))),
             false => Ok(format!("{scheme}://{authority}:{}{path}", self.port)),
         }
     }
@@ -243,7 +249,7 @@ impl Target {
     }
 }
 
-/// The user whom servers without logins believe.
+/// The user name that this process gives to servers without logins.
 fn process_user() -> String {
     env::var("HADOOP_USER_NAME").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| {
         let id = nix::unistd::geteuid();
@@ -252,7 +258,7 @@ fn process_user() -> String {
     })
 }
 
-/// The first working directory.
+/// The initial working directory.
 fn home(uri: &StoreUri, user: &str) -> String {
     let here = env::current_dir().ok().filter(|_| uri.scheme() == Scheme::File);
     match here.as_deref().and_then(std::path::Path::to_str) {
@@ -261,7 +267,7 @@ fn home(uri: &StoreUri, user: &str) -> String {
     }
 }
 
-/// A store's address, with the default port if it names none.
+/// A store's address, with the default port if the URI has none.
 fn address(uri: &StoreUri) -> String {
     let store = uri.store();
     match uri.scheme() {
@@ -272,23 +278,23 @@ fn address(uri: &StoreUri) -> String {
         Scheme::Kadoop => uri.namenode().unwrap_or(store),
         Scheme::Strait => format!("{}/@{}", uri.gateway(), uri.gateway_store().unwrap_or_default()),
         Scheme::File | Scheme::Memory => uri.scheme().to_string(),
-        // A bucket, or the text behind `plugin:` and `libhdfs:`.
+        // A bucket, or the text after `plugin:` or `libhdfs:`.
         Scheme::S3 | Scheme::Gs | Scheme::Az | Scheme::Plugin | Scheme::Libhdfs => store,
     }
 }
 
-/// A URI's part up to the path, and its path.
+/// Splits a URI into the part before the path, and the path.
 fn split_uri(text: &str) -> (&str, &str) {
     let begin = match text.split_once("://") {
         Some((scheme, rest)) => scheme.len() + 3 + rest.find('/').unwrap_or(rest.len()),
         None => text.find('/').unwrap_or(text.len()),
     };
     let (before, path) = text.split_at(begin);
-    // `file:` alone is no URI.
+    // `file:` alone isn't a URI.
     if before.ends_with(':') { (text, path) } else { (before, path) }
 }
 
-/// `text`, relative to `base`, with `.` and `..` resolved as Hadoop does: by their names alone.
+/// `text`, relative to `base`. Resolves `.` and `..` as Hadoop does: without looking at links.
 fn resolved(base: &StorePath, text: &str) -> Outcome<StorePath> {
     let mut names: Vec<&str> = Vec::new();
     let before = if text.starts_with('/') { "" } else { base.as_str() };
@@ -296,7 +302,7 @@ fn resolved(base: &StorePath, text: &str) -> Outcome<StorePath> {
         match name {
             "" | "." => {}
             ".." => {
-                names.pop().ok_or_else(|| Failure::invalid(format!("{text}: leads out of the store")))?;
+                names.pop().ok_or_else(|| Failure::invalid(format!("{text}: the path leaves the store")))?;
             }
             name => names.push(name),
         }
@@ -304,8 +310,8 @@ fn resolved(base: &StorePath, text: &str) -> Outcome<StorePath> {
     Ok(StorePath::parse(&format!("/{}", names.join("/")))?)
 }
 
-/// The working directory. A forked child may read it after any work of other threads at the fork, so it
-/// has no lock. Each change keeps the paths before, which another thread may be reading.
+/// The working directory. It has no lock, since a forked child must be able to read it even if another thread
+/// was changing it at the fork. Each change keeps the earlier paths, which another thread may be reading.
 struct Working(AtomicPtr<Place>);
 
 struct Place {
@@ -335,7 +341,7 @@ impl Working {
         let place = Box::into_raw(Box::new(Place { path, before: null_mut() }));
         let mut before = self.0.load(Ordering::Acquire);
         loop {
-            // SAFETY: nobody else sees it until the exchange.
+            // SAFETY: no other thread sees the place until the exchange.
             unsafe { (*place).before = before };
             match self.0.compare_exchange_weak(before, place, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
@@ -349,7 +355,7 @@ impl Drop for Working {
     fn drop(&mut self) {
         let mut next = *self.0.get_mut();
         while !next.is_null() {
-            // SAFETY: each place is in one chain, and nobody reads it any more.
+            // SAFETY: each place is in one chain, and no thread reads it any more.
             next = unsafe { Box::from_raw(next) }.before;
         }
     }

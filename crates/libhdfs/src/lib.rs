@@ -1,12 +1,12 @@
-//! Hadoop's C library for HDFS over every store, without a JVM: `include/hdfs.h` is its manual,
-//! `docs/libhdfs.md` lists the differences.
+//! A replacement for Hadoop's C library libhdfs, over every store and without a JVM. `include/hdfs.h` is the
+//! manual, and `docs/libhdfs.md` lists the differences.
 //!
 //! ```text
 //!   C program ── connections, names, listings, streams, zero_copy, properties (pointers, errno)
 //!                     │
 //!                filesystem (a connection) ── file (an open file), copying ── strait-store-any
 //!                     │
-//!                process (the process's own state)    failure (errno and texts)
+//!                process (state of one process)       failure (errno and texts)
 //! ```
 //!
 //! This room must never: install a signal handler, or take a signal that is meant for the program;
@@ -46,34 +46,34 @@ pub type tPort = u16;
 /// A connection.
 pub struct hdfs_internal(Arc<Connection>);
 
-/// A connection of the caller's.
+/// The connection behind a caller's handle.
 ///
 /// # Safety
-/// It is null, or comes from a connect function and was not disconnected.
+/// `fs` is null, or comes from a connect function and wasn't disconnected.
 unsafe fn connection<'c>(fs: *const hdfs_internal) -> Outcome<&'c Arc<Connection>> {
     // SAFETY: the caller's promise.
     match unsafe { fs.as_ref() } {
         Some(fs) => Ok(&fs.0),
-        None => Err(Failure::bad_handle("a null pointer in place of a connection")),
+        None => Err(Failure::bad_handle("the connection is a null pointer")),
     }
 }
 
-/// A string of the caller's; None for a null pointer.
+/// The bytes of a caller's string; `None` for a null pointer.
 ///
 /// # Safety
-/// It is null, or ends with a zero byte.
+/// `text` is null, or ends with a zero byte.
 unsafe fn optional<'c>(text: *const c_char) -> Option<&'c [u8]> {
     // SAFETY: the caller's promise.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// A string of the caller's.
+/// The bytes of a caller's string. A null pointer is an error.
 ///
 /// # Safety
 /// As [`optional`].
 unsafe fn bytes<'c>(text: *const c_char) -> Outcome<&'c [u8]> {
     // SAFETY: the caller's promise.
-    unsafe { optional(text) }.ok_or_else(|| Failure::invalid("a null pointer in place of a string"))
+    unsafe { optional(text) }.ok_or_else(|| Failure::invalid("a string argument is a null pointer"))
 }
 
 /// As [`bytes`], for a text that must be UTF-8.
@@ -86,7 +86,7 @@ unsafe fn text(text: *const c_char) -> Outcome<String> {
 }
 
 fn utf8(text: &[u8]) -> Outcome<String> {
-    String::from_utf8(text.to_vec()).map_err(|_| Failure::invalid("a string isn't UTF-8"))
+    String::from_utf8(text.to_vec()).map_err(|_| Failure::invalid("a string argument isn't UTF-8"))
 }
 
 fn unsigned(number: i64) -> Outcome<u64> {

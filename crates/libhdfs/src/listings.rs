@@ -28,7 +28,7 @@ pub struct hdfsFileInfo {
 const KIND_FILE: c_int = b'F' as c_int;
 const KIND_DIRECTORY: c_int = b'D' as c_int;
 
-/// Zeroed memory of the C allocator for `count` values; programs free such memory.
+/// Zeroed memory for `count` values, from the C allocator, since programs may free it by free(3).
 fn allocated<T>(count: usize) -> Outcome<*mut T> {
     // SAFETY: calloc takes any numbers.
     let memory: *mut T = unsafe { libc::calloc(count.max(1), size_of::<T>()) }.cast();
@@ -39,7 +39,8 @@ fn allocated<T>(count: usize) -> Outcome<*mut T> {
 }
 
 impl hdfsFileInfo {
-    /// Fills a zeroed entry. After a failure it has the strings made so far, for its owner to free.
+    /// Fills a zeroed entry. After a failure, the entry has the strings allocated so far; the caller frees
+    /// them.
     fn fill(&mut self, fs: &Connection, status: &FileStatus) -> Outcome<()> {
         self.mKind = if status.is_directory() { KIND_DIRECTORY } else { KIND_FILE };
         self.mLastMod = status.modified_ms.div_euclid(1_000);
@@ -55,14 +56,14 @@ impl hdfsFileInfo {
     }
 }
 
-/// The statuses as an array of the C allocator's.
+/// The statuses as an array, in memory from the C allocator.
 fn array(fs: &Connection, statuses: &[FileStatus]) -> Outcome<*mut hdfsFileInfo> {
     let entries = allocated::<hdfsFileInfo>(statuses.len())?;
     for (index, status) in statuses.iter().enumerate() {
-        // SAFETY: the array has that many entries; zeros are one.
+        // SAFETY: the array has that many entries, and all zeros are a valid entry.
         let entry = unsafe { &mut *entries.add(index) };
         if let Err(failure) = entry.fill(fs, status) {
-            // SAFETY: the strings of these entries are strdup's, or null.
+            // SAFETY: the strings of these entries come from strdup, or are null.
             unsafe { hdfsFreeFileInfo(entries, index as c_int + 1) };
             return Err(failure);
         }
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn hdfsListDirectory(
         if let Some(number) = unsafe { numEntries.as_mut() } {
             *number = count;
         }
-        // errno tells an empty directory from a failure.
+        // With errno 0, NULL means an empty directory and not a failure.
         set_errno(0);
         if count == 0 { Ok(null_mut()) } else { array(fs, &statuses) }
     };
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn hdfsFreeFileInfo(hdfsFileInfo: *mut hdfsFileInfo, numEn
         return;
     }
     for index in 0..usize::try_from(numEntries).unwrap_or(0) {
-        // SAFETY: the array has that many entries; their strings are strdup's, or null.
+        // SAFETY: the array has that many entries; their strings come from strdup, or are null.
         unsafe {
             let entry = hdfsFileInfo.add(index);
             libc::free((*entry).mName.cast());
@@ -135,8 +136,7 @@ pub unsafe extern "C" fn hdfsFreeFileInfo(hdfsFileInfo: *mut hdfsFileInfo, numEn
     unsafe { libc::free(hdfsFileInfo.cast()) };
 }
 
-/// See hdfs.h. The stores read and write files in encryption zones by the library of HDFS alone, and
-/// don't tell of them.
+/// See hdfs.h. Always 0: the stores don't report encryption zones.
 #[unsafe(no_mangle)]
 pub extern "C" fn hdfsFileIsEncrypted(_hdfsFileInfo: *mut hdfsFileInfo) -> c_int {
     0
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn hdfsGetHosts(
         let (path, start, length) = (fs.path(path)?, unsigned(start)?, unsigned(length)?);
         let range = start..start.saturating_add(length);
         let blocks = fs.run(async |store, who| {
-            // A missing file is one also for stores that don't tell locations.
+            // Fail for a missing file also on stores that don't report locations.
             store.stat(who, &path).await?;
             store.block_locations(who, &path, range).await
         })?;

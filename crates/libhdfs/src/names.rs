@@ -9,7 +9,7 @@ use strait_store::{SetAttributes, StoreStatus};
 
 /// Permission bits that a program can set.
 const PERMISSION_BITS: u32 = 0o7777;
-/// hdfsUtime's "leave this time as it is".
+/// The value for hdfsUtime that leaves a time as it is.
 const UNCHANGED: tTime = -1;
 
 /// See hdfs.h.
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn hdfsRename(
         let (fs, from, to) = unsafe { (connection(fs)?, bytes(oldPath)?, bytes(newPath)?) };
         let (from, to) = (fs.path(from)?, fs.path(to)?);
         let renamed = fs.run(async |store, who| {
-            // The source's absence counts first.
+            // If the source is missing, report that, whatever the target is.
             store.stat(who, &from).await?;
             let to = settled(store, who, from.name(), &to).await?;
             store.rename(who, &from, &to, false).await
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn hdfsTruncateFile(
         // SAFETY: as hdfs.h asks.
         let (fs, path, length) = unsafe { (connection(fs)?, bytes(path)?, unsigned(newlength)?) };
         let path = fs.path(path)?;
-        // The stores return when the file can be written again.
+        // Return 1: when the stores return, the file can be written again.
         fs.run(async |store, who| store.truncate(who, &path, length).await).map(|()| 1)
     })
 }
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn hdfsSetReplication(
 ) -> c_int {
     let attributes = || {
         let count = u16::try_from(replication).ok().filter(|count| *count > 0);
-        let count = count.ok_or_else(|| Failure::invalid(format!("{replication} replicas")))?;
+        let count = count.ok_or_else(|| Failure::invalid(format!("invalid replication {replication}")))?;
         Ok(SetAttributes { replication: Some(count), ..SetAttributes::default() })
     };
     // SAFETY: as hdfs.h asks.
@@ -211,10 +211,10 @@ pub unsafe extern "C" fn hdfsGetWorkingDirectory(
         // SAFETY: as hdfs.h asks.
         let name = unsafe { connection(fs)? }.working_directory();
         if buffer.is_null() {
-            return Err(Failure::invalid("a null pointer in place of a buffer"));
+            return Err(Failure::invalid("the buffer is a null pointer"));
         }
         if name.len() >= bufferSize {
-            return Err(Failure::new(ENAMETOOLONG, "the working directory's name is longer than the buffer"));
+            return Err(Failure::new(ENAMETOOLONG, "the working directory's URI is longer than the buffer"));
         }
         // SAFETY: the buffer has room for the name and a zero byte.
         unsafe {

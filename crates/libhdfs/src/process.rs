@@ -1,4 +1,4 @@
-//! The state that a process has once: a runtime, and its open stores.
+//! The state of one process: a runtime, and the open stores.
 
 use crate::failure::{Failure, Outcome};
 use nix::libc::{EAGAIN, ENOTSUP};
@@ -11,7 +11,7 @@ use strait_store::{FileSystem, StoreUri};
 use strait_store_any::OpenOptions;
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads for the network. Callers wait on their own.
+/// Threads for the network. Callers wait in their own threads.
 const THREADS: usize = 2;
 
 /// The state of one process.
@@ -38,14 +38,14 @@ impl Process {
         Ok(Self { runtime: runtime.map_err(failed)?, stores: Mutex::default() })
     }
 
-    /// Waits for `work`, also in a thread that is ending.
+    /// Runs `work` to its end. Works also in a thread that is ending.
     pub fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
         callers::wait(&self.runtime, work)
     }
 
-    /// As [`Process::wait`], for work that must stay in this thread.
+    /// As [`Process::wait`], for work that must stay in this thread. In a thread that is ending, it fails.
     pub fn wait_here<T>(&self, work: impl Future<Output = T>) -> Outcome<T> {
-        let ending = || Failure::new(ENOTSUP, "the thread is ending; it can only use and close open files");
+        let ending = || Failure::new(ENOTSUP, "the thread is ending; it can only connect or use open files");
         callers::wait_here(&self.runtime, work).ok_or_else(ending)
     }
 
@@ -59,7 +59,7 @@ impl Process {
         if let Some(store) = self.stores().get(key).and_then(Weak::upgrade) {
             return Ok(store);
         }
-        // Two threads may both open it. The last one's is shared afterwards.
+        // Two threads may both open the store. Then later callers share the one that was opened last.
         let opened = self.wait(strait_store_any::open(uri, options))?;
         let mut stores = self.stores();
         stores.retain(|_, store| store.strong_count() > 0);

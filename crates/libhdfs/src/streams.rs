@@ -11,8 +11,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use strait_store::{CreateOptions, Scheme, StorePath};
 
-/// An open file. The first two fields are those of Hadoop before 2.0, whose header let programs
-/// see them.
+/// An open file. The first two fields are those of Hadoop before 2.0, whose header made them public.
 #[repr(C)]
 pub struct hdfsFile_internal {
     unused: *mut c_void,
@@ -36,15 +35,15 @@ impl hdfsFile_internal {
     }
 }
 
-/// A file of the caller's.
+/// The stream behind a caller's handle.
 ///
 /// # Safety
-/// It is null, or an open file.
+/// `file` is null, or an open file.
 unsafe fn stream<'f>(file: *const hdfsFile_internal) -> Outcome<&'f Stream> {
     // SAFETY: the caller's promise.
     match unsafe { file.as_ref() } {
         Some(file) => Ok(&file.stream),
-        None => Err(Failure::bad_handle("a null pointer in place of a file")),
+        None => Err(Failure::bad_handle("the file is a null pointer")),
     }
 }
 
@@ -72,7 +71,7 @@ unsafe fn output<'f>(file: *const hdfsFile_internal, otherwise: c_int) -> Outcom
 
 /// Parameters of an open file.
 pub struct hdfsStreamBuilder {
-    /// None if the connection or the path was none; then `wrong` says it.
+    /// The connection and the path, or the error if one of them is invalid.
     place: Outcome<(Arc<Connection>, StorePath)>,
     flags: c_int,
     options: CreateOptions,
@@ -98,7 +97,7 @@ impl hdfsStreamBuilder {
     fn writes(&self) -> Outcome<()> {
         match self.flags & O_ACCMODE {
             O_WRONLY => Ok(()),
-            _ => Err(Failure::invalid("the setting is for files that are written")),
+            _ => Err(Failure::invalid("this setting only applies to files opened for writing")),
         }
     }
 
@@ -111,13 +110,13 @@ impl hdfsStreamBuilder {
             O_RDWR => {
                 return Err(Failure::new(
                     ENOTSUP,
-                    format!("open {path}: a file is read or written, not both"),
+                    format!("open {path}: O_RDWR isn't supported; open for reading or for writing"),
                 ));
             }
             _ => {
                 return Err(Failure::new(
                     EINVAL,
-                    format!("open {path}: the access mode is none of open(2)'s"),
+                    format!("open {path}: the access mode isn't O_RDONLY or O_WRONLY"),
                 ));
             }
         };
@@ -150,7 +149,7 @@ fn set_replication(builder: &mut hdfsStreamBuilder, replication: i16) -> Outcome
     if replication != 0 {
         let count = u16::try_from(replication);
         builder.options.replication =
-            Some(count.map_err(|_| Failure::invalid(format!("{replication} replicas")))?);
+            Some(count.map_err(|_| Failure::invalid(format!("invalid replication {replication}")))?);
     }
     Ok(())
 }
@@ -190,13 +189,13 @@ unsafe fn set(bld: *mut hdfsStreamBuilder, set: impl FnOnce(&mut hdfsStreamBuild
     reported(-1, || {
         // SAFETY: the caller's promise.
         let builder = unsafe { bld.as_mut() };
-        let builder = builder.ok_or_else(|| Failure::invalid("a null pointer in place of a builder"))?;
+        let builder = builder.ok_or_else(|| Failure::invalid("the builder is a null pointer"))?;
         builder.writes()?;
         set(builder).map(|()| 0)
     })
 }
 
-/// See hdfs.h. Buffers have their own sizes here.
+/// See hdfs.h. Has no effect: this library chooses the sizes of its buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hdfsStreamBuilderSetBufferSize(
     bld: *mut hdfsStreamBuilder,
@@ -231,17 +230,17 @@ pub unsafe extern "C" fn hdfsStreamBuilderSetDefaultBlockSize(
 pub unsafe extern "C" fn hdfsStreamBuilderBuild(bld: *mut hdfsStreamBuilder) -> *mut hdfsFile_internal {
     reported(null_mut(), || {
         if bld.is_null() {
-            return Err(Failure::invalid("a null pointer in place of a builder"));
+            return Err(Failure::invalid("the builder is a null pointer"));
         }
         // SAFETY: hdfsStreamBuilderAlloc made the box, and the caller gives it up.
         unsafe { Box::from_raw(bld) }.build()
     })
 }
 
-/// A file to be opened for reading, later.
+/// Parameters of a file to open for reading.
 pub struct hdfsOpenFileBuilder(hdfsStreamBuilder);
 
-/// A file that was opened for reading, or wasn't; empty once the program has it.
+/// The result of opening a file for reading; empty once the program has taken it.
 pub struct hdfsOpenFileFuture(Option<Outcome<*mut hdfsFile_internal>>);
 
 /// See hdfs.h.
@@ -257,7 +256,7 @@ pub unsafe extern "C" fn hdfsOpenFileBuilderAlloc(
     })
 }
 
-/// See hdfs.h. There is no option that a file could need.
+/// See hdfs.h. Always makes the opening fail, since this library knows no options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hdfsOpenFileBuilderMust(
     builder: *mut hdfsOpenFileBuilder,
@@ -267,13 +266,13 @@ pub unsafe extern "C" fn hdfsOpenFileBuilderMust(
     reported(null_mut(), || {
         // SAFETY: as hdfs.h asks.
         let (file, key) = unsafe { (builder.as_mut(), text(key)?) };
-        let file = file.ok_or_else(|| Failure::invalid("a null pointer in place of a builder"))?;
-        file.0.place = Err(Failure::invalid(format!("no option {key} for opening files")));
+        let file = file.ok_or_else(|| Failure::invalid("the builder is a null pointer"))?;
+        file.0.place = Err(Failure::invalid(format!("mandatory option {key} isn't supported")));
         Ok(builder)
     })
 }
 
-/// See hdfs.h. Options that nobody knows are ignored.
+/// See hdfs.h. Has no effect: this library knows no options, and unknown ones are ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn hdfsOpenFileBuilderOpt(
     builder: *mut hdfsOpenFileBuilder,
@@ -290,7 +289,7 @@ pub unsafe extern "C" fn hdfsOpenFileBuilderBuild(
 ) -> *mut hdfsOpenFileFuture {
     reported(null_mut(), || {
         if builder.is_null() {
-            return Err(Failure::invalid("a null pointer in place of a builder"));
+            return Err(Failure::invalid("the builder is a null pointer"));
         }
         // SAFETY: hdfsOpenFileBuilderAlloc made the box, and the caller gives it up.
         let opened = unsafe { Box::from_raw(builder) }.0.build();
@@ -313,11 +312,11 @@ pub unsafe extern "C" fn hdfsOpenFileFutureGet(future: *mut hdfsOpenFileFuture) 
     reported(null_mut(), || {
         // SAFETY: as hdfs.h asks.
         let opened = unsafe { future.as_mut() }.and_then(|future| future.0.take());
-        opened.unwrap_or_else(|| Err(Failure::bad_handle("the program has taken this file already")))
+        opened.unwrap_or_else(|| Err(Failure::bad_handle("the future is null, or its file is already taken")))
     })
 }
 
-/// See hdfs.h. The file is open already.
+/// See hdfs.h. Doesn't wait: the file is open already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hdfsOpenFileFutureGetWithTimeout(
     future: *mut hdfsOpenFileFuture,
@@ -328,7 +327,7 @@ pub unsafe extern "C" fn hdfsOpenFileFutureGetWithTimeout(
     unsafe { hdfsOpenFileFutureGet(future) }
 }
 
-/// See hdfs.h. The file is open already, so it is too late.
+/// See hdfs.h. Always fails: the file is open already.
 #[unsafe(no_mangle)]
 pub extern "C" fn hdfsOpenFileFutureCancel(_future: *mut hdfsOpenFileFuture, _mayInterrupt: c_int) -> c_int {
     reported(-1, || Err(Failure::new(EINTERNAL, "the file is open already")))
@@ -343,7 +342,7 @@ pub unsafe extern "C" fn hdfsOpenFileFutureFree(future: *mut hdfsOpenFileFuture)
     // SAFETY: hdfsOpenFileBuilderBuild made the box, and the caller gives it up.
     let future = unsafe { Box::from_raw(future) };
     if let Some(Ok(file)) = future.0 {
-        // SAFETY: nobody took it.
+        // SAFETY: the program didn't take the file, so the future owns it.
         drop(unsafe { Box::from_raw(file) });
     }
 }
@@ -367,11 +366,12 @@ pub unsafe extern "C" fn hdfsCloseFile(_fs: *mut hdfs_internal, file: *mut hdfsF
 /// The program's buffer.
 ///
 /// # Safety
-/// `buffer` has room for `length` bytes.
+/// `buffer` points to `length` writable bytes.
 unsafe fn room(buffer: *mut c_void, length: tSize) -> Outcome<Room> {
-    let length = usize::try_from(length).map_err(|_| Failure::invalid(format!("{length} bytes")))?;
+    let length =
+        usize::try_from(length).map_err(|_| Failure::invalid(format!("negative length {length}")))?;
     if buffer.is_null() && length > 0 {
-        return Err(Failure::invalid("a null pointer in place of a buffer"));
+        return Err(Failure::invalid("the buffer is a null pointer"));
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { Room::new(buffer.cast(), length) })
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn hdfsPread(
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let (input, room) = unsafe { (input(file, EINVAL)?, room(buffer, length)?) };
-        // As Hadoop's library: nothing is before the beginning.
+        // As in Hadoop's library, a read at a negative position returns 0 bytes.
         let Ok(position) = u64::try_from(position) else { return Ok(0) };
         input.read_at(position, room).map(|count| count as tSize)
     })
@@ -431,7 +431,7 @@ pub unsafe extern "C" fn hdfsPreadFully(
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let (input, room) = unsafe { (input(file, EINVAL)?, room(buffer, length)?) };
-        let before = |_| Failure::new(EINTERNAL, format!("read at {position}"));
+        let before = |_| Failure::new(EINTERNAL, format!("invalid position {position}"));
         match input.read_at(u64::try_from(position).map_err(before)?, room)? {
             count if count == length as usize => Ok(0),
             count => Err(Failure::new(EINTERNAL, format!("the file ends after {count} of {length} bytes"))),
@@ -495,12 +495,12 @@ pub unsafe extern "C" fn hdfsWrite(
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let output = unsafe { output(file, EINVAL)? };
-        let count = usize::try_from(length).map_err(|_| Failure::invalid(format!("{length} bytes")))?;
+        let count = usize::try_from(length).map_err(|_| Failure::invalid(format!("{length} is negative")))?;
         if count == 0 {
             return Ok(0);
         }
         if buffer.is_null() {
-            return Err(Failure::invalid("a null pointer in place of a buffer"));
+            return Err(Failure::invalid("the buffer is a null pointer"));
         }
         // SAFETY: as hdfs.h asks.
         let bytes = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), count) };
@@ -552,7 +552,8 @@ pub unsafe extern "C" fn hdfsFileIsOpenForWrite(file: *mut hdfsFile_internal) ->
     unsafe { file.as_ref() }.is_some_and(|file| file.kind == OUTPUT).into()
 }
 
-/// Whether reads go straight into the program's buffer, as Hadoop's tests ask: always.
+/// Whether reads go directly into the program's buffer, a question of Hadoop's tests. True for each file that
+/// is open for reading.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hdfsFileUsesDirectRead(file: *mut hdfsFile_internal) -> c_int {
     // SAFETY: as the function above.
@@ -574,7 +575,7 @@ pub extern "C" fn hdfsFileDisableDirectRead(_file: *mut hdfsFile_internal) {}
 #[unsafe(no_mangle)]
 pub extern "C" fn hdfsFileDisableDirectPread(_file: *mut hdfsFile_internal) {}
 
-/// Counts of read bytes.
+/// Numbers of bytes that were read.
 #[repr(C)]
 pub struct hdfsReadStatistics {
     totalBytesRead: u64,
@@ -583,7 +584,7 @@ pub struct hdfsReadStatistics {
     totalZeroCopyBytesRead: u64,
 }
 
-/// See hdfs.h. The stores don't tell which of the bytes were local.
+/// See hdfs.h. The stores don't report how many of the bytes were local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hdfsFileGetReadStatistics(
     file: *mut hdfsFile_internal,
@@ -592,7 +593,7 @@ pub unsafe extern "C" fn hdfsFileGetReadStatistics(
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let (input, stats) = unsafe { (input(file, EINVAL)?, stats.as_mut()) };
-        let stats = stats.ok_or_else(|| Failure::invalid("a null pointer in place of the statistics'"))?;
+        let stats = stats.ok_or_else(|| Failure::invalid("the pointer to the statistics is null"))?;
         *stats = Box::into_raw(Box::new(hdfsReadStatistics {
             totalBytesRead: input.count(),
             totalLocalBytesRead: 0,
@@ -642,7 +643,7 @@ pub struct hdfsHedgedReadMetrics {
     hedgedReadOpsInCurThread: u64,
 }
 
-/// See hdfs.h. No read is hedged here.
+/// See hdfs.h. The counts are 0, since this library doesn't hedge reads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hdfsGetHedgedReadMetrics(
     fs: *mut hdfs_internal,
@@ -651,7 +652,7 @@ pub unsafe extern "C" fn hdfsGetHedgedReadMetrics(
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let (fs, metrics) = unsafe { (connection(fs)?, metrics.as_mut()) };
-        let metrics = metrics.ok_or_else(|| Failure::invalid("a null pointer in place of the metrics'"))?;
+        let metrics = metrics.ok_or_else(|| Failure::invalid("the pointer to the metrics is null"))?;
         if fs.scheme() != Scheme::Hdfs {
             return Err(Failure::new(ENOTSUP, "only HDFS has hedged reads"));
         }

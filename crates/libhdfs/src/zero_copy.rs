@@ -7,10 +7,11 @@ use bytes::Bytes;
 use nix::libc::{EINVAL, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
-/// The only pool of Hadoop's that programs name (`ELASTIC_BYTE_BUFFER_POOL_CLASS`).
+/// Hadoop's only buffer pool that programs name (`ELASTIC_BYTE_BUFFER_POOL_CLASS`).
 const POOL: &[u8] = b"org/apache/hadoop/io/ElasticByteBufferPool";
 
-/// Options. Reads need none of them: checksums are always checked, and buffers come from no pool.
+/// Options of zero-copy reads. They have no effect: checksums are always checked, and there is no buffer
+/// pool.
 pub struct hadoopRzOptions {
     skips_checksums: bool,
 }
@@ -30,7 +31,7 @@ pub unsafe extern "C" fn hadoopRzOptionsSetSkipChecksum(opts: *mut hadoopRzOptio
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         let options = unsafe { opts.as_mut() };
-        options.ok_or_else(|| Failure::invalid("a null pointer in place of options"))?.skips_checksums =
+        options.ok_or_else(|| Failure::invalid("the options argument is a null pointer"))?.skips_checksums =
             skip != 0;
         Ok(0)
     })
@@ -45,10 +46,10 @@ pub unsafe extern "C" fn hadoopRzOptionsSetByteBufferPool(
     reported(-1, || {
         // SAFETY: as hdfs.h asks.
         match unsafe { optional(className) } {
-            _ if opts.is_null() => Err(Failure::invalid("a null pointer in place of options")),
+            _ if opts.is_null() => Err(Failure::invalid("the options argument is a null pointer")),
             None | Some(POOL) => Ok(0),
             Some(other) => {
-                Err(Failure::invalid(format!("{}: no such pool of buffers", String::from_utf8_lossy(other))))
+                Err(Failure::invalid(format!("{}: unknown buffer pool", String::from_utf8_lossy(other))))
             }
         }
     })

@@ -17,7 +17,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_file *open_files;
-/* MPI libraries count theirs from 0. */
+/* MPI libraries number their files from 0, so these numbers don't collide with theirs. */
 static MPI_Fint next_number = 1 << 30;
 
 struct shim_file *shim_find(MPI_File handle)
@@ -45,13 +45,13 @@ const char *shim_uri(const char *name)
     if (name == NULL || strncmp(name, PREFIX, strlen(PREFIX)) != 0)
         return NULL;
     const char *rest = name + strlen(PREFIX);
-    /* strait://GATEWAY/FILE is a URI as it is. */
+    /* strait://GATEWAY/FILE is itself a URI. */
     return strncmp(rest, "//", 2) == 0 ? name : rest;
 }
 
-/* The MPI library has no place for the text: MPICH loses those of codes that are added to its own
- * classes. So the class is the code, and the text goes where MPI prints its own. A program may expect
- * that a file is missing or there. */
+/* The MPI library can't keep the text: MPICH loses the texts of error codes that are added to its
+ * own classes. So the class is the error code, and the text goes to standard error, as MPI's own
+ * texts do. If the file is missing or exists, nothing is printed, since programs test for that. */
 int shim_raise(struct shim_file *file, int class, const char *text)
 {
     if (class != MPI_ERR_NO_SUCH_FILE && class != MPI_ERR_FILE_EXISTS)
@@ -92,7 +92,7 @@ int shim_failed(struct shim_file *file)
     return shim_raise(file, class, strait_error());
 }
 
-/* The errors of all ranks. Where any has failed, all do. */
+/* Collects the errors of all ranks. If one rank failed, all ranks return an error. */
 static int agreed(struct shim_file *file, int code)
 {
     int worst;
@@ -112,8 +112,8 @@ static int is_hdf5(struct dl_phdr_info *library, size_t size, void *nothing)
     return library->dlpi_name != NULL && strstr(library->dlpi_name, "/libhdf5") != NULL;
 }
 
-/* MPI makes a write visible to other ranks only after a sync, and so does this library. HDF5 counts
- * on more: a rank overwrites another's metadata after a barrier alone. */
+/* In MPI, a write is visible to other ranks only after a sync, and so it is in this library. HDF5
+ * relies on more: a rank overwrites another rank's metadata after a barrier, without a sync. */
 static int wants_publishing(MPI_Info info)
 {
     const char *set = getenv("STRAIT_MPI_PUBLISH");
@@ -167,7 +167,7 @@ static mode_t permission(void)
     return 0666 & ~mask;
 }
 
-/* Rank 0 creates; the others then find the file. */
+/* Rank 0 creates the file. The other ranks open it afterwards. */
 static int open_everywhere(struct shim_file *file, int flags)
 {
     int made = MPI_SUCCESS, all;
@@ -183,7 +183,7 @@ static int open_everywhere(struct shim_file *file, int flags)
         file->file = strait_plfs_open(file->uri, flags, 0, (uint32_t)file->rank);
         made = file->file == NULL ? shim_failed(NULL) : MPI_SUCCESS;
     }
-    /* All return the error of the rank that has one. */
+    /* If one rank failed, all ranks return an error. */
     int worst;
     PMPI_Allreduce(&made, &worst, 1, MPI_INT, MPI_MAX, file->comm);
     return made != MPI_SUCCESS ? made : worst;
@@ -194,9 +194,9 @@ int shim_open(MPI_Comm comm, const char *uri, int amode, MPI_Info info, MPI_File
     *handle = MPI_FILE_NULL;
     int flags = flags_of(amode);
     if (flags < 0)
-        return shim_raise(NULL, MPI_ERR_AMODE, "the access mode is none of MPI_File_open's");
+        return shim_raise(NULL, MPI_ERR_AMODE, "strait: invalid access mode for MPI_File_open");
     if (amode & MPI_MODE_SEQUENTIAL)
-        return shim_raise(NULL, MPI_ERR_UNSUPPORTED_OPERATION, "strait: has no MPI_MODE_SEQUENTIAL");
+        return shim_raise(NULL, MPI_ERR_UNSUPPORTED_OPERATION, "strait: MPI_MODE_SEQUENTIAL isn't supported");
     struct shim_file *file = calloc(1, sizeof *file);
     if (file == NULL)
         return MPI_ERR_NO_MEM;
@@ -242,7 +242,7 @@ int shim_open(MPI_Comm comm, const char *uri, int amode, MPI_Info info, MPI_File
 int shim_close(struct shim_file *file, MPI_File *handle)
 {
     int code = strait_plfs_close(file->file) == 0 ? MPI_SUCCESS : shim_failed(file);
-    /* It is also a barrier: afterwards, every rank's bytes are there. */
+    /* This is also a barrier: afterwards, the bytes of all ranks are visible. */
     code = agreed(file, code);
     if (file->amode & MPI_MODE_DELETE_ON_CLOSE) {
         int removed = MPI_SUCCESS;
@@ -265,7 +265,7 @@ int shim_sync(struct shim_file *file)
 {
     int code = strait_plfs_sync(file->file) == 0 ? MPI_SUCCESS : shim_failed(file);
     code = agreed(file, code);
-    /* The next read sees all ranks' bytes, not only those of faster ones. */
+    /* Sync again, so that the next read sees the bytes of all ranks, also of slower ones. */
     if (code == MPI_SUCCESS && strait_plfs_sync(file->file) != 0)
         code = shim_failed(file);
     return code;
@@ -275,7 +275,7 @@ int shim_set_size(struct shim_file *file, MPI_Offset size, int only_longer)
 {
     if (size < 0)
         return shim_raise(file, MPI_ERR_ARG, "the size is negative");
-    /* Every write before the call comes before the truncation. */
+    /* Sync first, so that all writes before the call are older than the truncation. */
     int code = shim_sync(file);
     if (code != MPI_SUCCESS)
         return code;
@@ -298,14 +298,14 @@ int shim_set_view(struct shim_file *file, MPI_Offset at, MPI_Datatype etype, MPI
     MPI_Aint low, extent;
     int size = 0, code = MPI_SUCCESS;
     if (strcasecmp(representation, "native") != 0) {
-        code = shim_raise(file, MPI_ERR_UNSUPPORTED_DATAREP, "strait: has native data only");
+        code = shim_raise(file, MPI_ERR_UNSUPPORTED_DATAREP, "strait: only native data is supported");
     } else if (at < 0 || PMPI_Type_size(etype, &size) != MPI_SUCCESS || size <= 0 ||
                PMPI_Type_get_extent(etype, &low, &extent) != MPI_SUCCESS) {
         code = shim_raise(file, MPI_ERR_ARG, "the view has a negative displacement, or an empty etype");
     } else {
         int class = pieces_of(filetype, &view);
         if (class)
-            code = shim_raise(file, class, "strait: doesn't know this kind of file type");
+            code = shim_raise(file, class, "strait: unsupported kind of file type");
     }
     code = agreed(file, code);
     if (code != MPI_SUCCESS) {
@@ -324,7 +324,7 @@ int shim_set_view(struct shim_file *file, MPI_Offset at, MPI_Datatype etype, MPI
     return MPI_SUCCESS;
 }
 
-/* The bytes of the view below a place in the file. */
+/* Number of the view's bytes before an offset in the file. */
 static int64_t bytes_below(const struct shim_file *file, int64_t place)
 {
     int64_t from = place - file->displacement;
@@ -355,11 +355,11 @@ int shim_seek(struct shim_file *file, MPI_Offset offset, int whence, int64_t *po
             return shim_failed(file);
         from = bytes_below(file, length);
     } else if (whence != MPI_SEEK_SET) {
-        return shim_raise(file, MPI_ERR_ARG, "seek: no such whence");
+        return shim_raise(file, MPI_ERR_ARG, "seek: invalid whence");
     }
     int64_t to = from + offset * file->etype_size;
     if (to < 0)
-        return shim_raise(file, MPI_ERR_ARG, "seek: before the file's begin");
+        return shim_raise(file, MPI_ERR_ARG, "seek: the position is before the file's beginning");
     *position = to;
     return MPI_SUCCESS;
 }

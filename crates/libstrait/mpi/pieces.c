@@ -1,4 +1,4 @@
-/* Datatypes as lists of bytes, by MPI_Type_get_envelope and MPI_Type_get_contents. */
+/* Datatypes as lists of byte ranges, by MPI_Type_get_envelope and MPI_Type_get_contents. */
 #include "shim.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static int append(struct pieces *to, int64_t at, int64_t length)
     return MPI_SUCCESS;
 }
 
-/* `count` of them, one after another, from `at` on. */
+/* Appends `count` datatypes, one after another, from `at` on. */
 static int append_all(struct pieces *to, const struct pieces *of, int64_t at, int64_t count)
 {
     if (pieces_dense(of))
@@ -56,12 +56,12 @@ static int append_all(struct pieces *to, const struct pieces *of, int64_t at, in
     return MPI_SUCCESS;
 }
 
-/* The part of one dimension of an array: `length` indices from `first` on, and every `step` after. */
+/* The part of one dimension of an array: `length` indices from `first` on, repeated every `step`. */
 struct dimension {
     int64_t size, first, length, step;
 };
 
-/* The part of an array, from the slowest of its dimensions on. `stride` is in bytes. */
+/* Appends the part of an array. `slowest` is its slowest dimension, before `count - 1` faster ones. */
 static int append_array(struct pieces *to, const struct pieces *of, int count,
                         const struct dimension *slowest, int64_t at)
 {
@@ -83,7 +83,7 @@ static int append_array(struct pieces *to, const struct pieces *of, int count,
     return MPI_SUCCESS;
 }
 
-/* `i`: dimensions, their sizes, those of the part, its begins, and the order. */
+/* `i`: number of dimensions, sizes of the array, sizes and starts of the part, and the order. */
 static int append_subarray(struct pieces *to, const struct pieces *of, const int *i)
 {
     int count = i[0], fortran = i[1 + 3 * count] == MPI_ORDER_FORTRAN;
@@ -97,7 +97,8 @@ static int append_subarray(struct pieces *to, const struct pieces *of, const int
     return append_array(to, of, count, part, 0);
 }
 
-/* `i`: ranks, the rank, dimensions, their sizes, distributions, arguments and ranks, and the order. */
+/* `i`: number of ranks, this rank, number of dimensions; sizes, distributions, arguments and ranks of
+ * the dimensions; and the order. */
 static int append_distributed(struct pieces *to, const struct pieces *of, const int *i)
 {
     int rank = i[1], count = i[2], fortran = i[3 + 4 * count] == MPI_ORDER_FORTRAN;
@@ -105,7 +106,7 @@ static int append_distributed(struct pieces *to, const struct pieces *of, const 
     struct dimension part[MOST_DIMENSIONS];
     if (count > MOST_DIMENSIONS)
         return MPI_ERR_UNSUPPORTED_DATAREP;
-    /* The grid of ranks is in C's order, whatever the array's is. */
+    /* The grid of ranks is in C's order, also if the array is in Fortran's. */
     for (int k = count - 1; k >= 0; k--) {
         int64_t mine = rank % ranks[k], block = blocks[k];
         rank /= ranks[k];
@@ -140,7 +141,7 @@ void type_free(MPI_Datatype *type)
         PMPI_Type_free(type);
 }
 
-/* `of` describes the first of the types that this one is made of. */
+/* Appends a derived datatype. `of` describes the first of the types that it is derived from. */
 static int append_made(struct pieces *to, int combiner, const int *i, const MPI_Aint *a,
                        const MPI_Datatype *types, const struct pieces *of)
 {
@@ -188,7 +189,7 @@ static int append_made(struct pieces *to, int combiner, const int *i, const MPI_
         return append_subarray(to, of, i);
     case MPI_COMBINER_DARRAY:
         return append_distributed(to, of, i);
-    default: /* what later versions of MPI add */
+    default: /* combiners that later versions of MPI add */
         return MPI_ERR_UNSUPPORTED_DATAREP;
     }
 }
@@ -204,7 +205,7 @@ int pieces_of(MPI_Datatype type, struct pieces *pieces)
     pieces->extent = extent;
     PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
     if (combiner == MPI_COMBINER_NAMED) {
-        if (type == MPI_SHORT_INT) { /* the only one with a gap inside */
+        if (type == MPI_SHORT_INT) { /* the only named datatype with a gap inside */
             failed = append(pieces, 0, sizeof(short));
             return failed ? failed : append(pieces, sizeof(int), sizeof(int));
         }

@@ -13,27 +13,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of a datatype that lie side by side. */
+/* A contiguous range of a datatype's bytes. */
 struct piece {
     int64_t at;     /* from the datatype's origin */
     int64_t length;
     int64_t before; /* bytes of all pieces before this one */
 };
 
-/* A datatype as the bytes that it has, in its own order. */
+/* A datatype as byte ranges, in the datatype's order. */
 struct pieces {
     struct piece *list;
     size_t count, room;
-    int64_t size;   /* bytes that it has */
-    int64_t extent; /* from one to the next */
+    int64_t size;   /* bytes of all pieces */
+    int64_t extent; /* distance in bytes from one item to the next */
 };
 
-/* Takes a datatype apart. Returns an MPI error class; the pieces are freed by pieces_free. */
+/* Lists a datatype's byte ranges. Returns an MPI error class. Free the pieces by pieces_free. */
 int pieces_of(MPI_Datatype type, struct pieces *pieces);
 void pieces_free(struct pieces *pieces);
-/* Whether any number of them are one range of bytes. */
+/* Whether consecutive items of the datatype are one contiguous range of bytes. */
 int pieces_dense(const struct pieces *pieces);
-/* A type for its own owner; MPI's named ones have none, and stay as they are. */
+/* A copy of a datatype, to be freed by type_free. MPI's named datatypes aren't copied or freed. */
 MPI_Datatype type_copy(MPI_Datatype type);
 void type_free(MPI_Datatype *type);
 
@@ -45,23 +45,23 @@ struct shim_file {
     char *uri;
     MPI_Comm comm;
     int rank, amode;
-    int publish;      /* each write is visible to others when it returns */
-    int atomic;       /* as MPI_File_set_atomicity said */
-    int64_t position; /* of this rank, in bytes of the view */
-    int64_t ordered;  /* where the next ordered access begins, likewise; the same for all ranks */
+    int publish;      /* whether others see each write when it returns */
+    int atomic;       /* set by MPI_File_set_atomicity */
+    int64_t position; /* this rank's position, in bytes of the view */
+    int64_t ordered;  /* begin of the next ordered access, in bytes of the view; the same on all ranks */
     MPI_Offset displacement;
     MPI_Datatype etype, filetype;
     int64_t etype_size;
     struct pieces view;
     MPI_Errhandler errhandler;
-    int64_t split; /* bytes of the split access that runs */
+    int64_t split; /* bytes moved by the split access that was begun */
 };
 
-/* The logical file of a handle, or NULL if it is the MPI library's. */
+/* The logical file of a handle, or NULL if the handle belongs to the MPI library. */
 struct shim_file *shim_find(MPI_File handle);
-/* Its handle by the number that it has in Fortran, or MPI_FILE_NULL. */
+/* The handle of the logical file with this number in Fortran, or MPI_FILE_NULL. */
 MPI_File shim_numbered(MPI_Fint number);
-/* The URI in a name for this library, or NULL. */
+/* The URI of a logical file's name, or NULL if the name isn't for this library. */
 const char *shim_uri(const char *name);
 
 int shim_open(MPI_Comm comm, const char *uri, int amode, MPI_Info info, MPI_File *handle);
@@ -72,16 +72,17 @@ int shim_sync(struct shim_file *file);
 int shim_set_view(struct shim_file *file, MPI_Offset at, MPI_Datatype etype, MPI_Datatype filetype,
                   const char *representation);
 int shim_seek(struct shim_file *file, MPI_Offset offset, int whence, int64_t *position);
-/* The place in the file of a byte of the view. */
+/* The offset in the file of a byte of the view. */
 int64_t shim_place(const struct shim_file *file, int64_t position);
 
-/* Moves `count` items of `type` at `position`, in bytes of the view, and returns the bytes in `done`. */
+/* Writes or reads `count` items of `type` at `position`, in bytes of the view. Sets *done to the
+ * number of bytes. */
 int shim_write(struct shim_file *file, int64_t position, const void *buffer, int64_t count,
                MPI_Datatype type, int64_t *done);
 int shim_read(struct shim_file *file, int64_t position, void *buffer, int64_t count,
               MPI_Datatype type, int64_t *done);
 
-/* Report an error of libstrait, by errno, or one of a class, and return the class. */
+/* Report an error of libstrait (by errno), or one of an MPI error class. Return the class. */
 int shim_failed(struct shim_file *file);
 int shim_raise(struct shim_file *file, int class, const char *text);
 

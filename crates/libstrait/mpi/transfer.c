@@ -1,17 +1,18 @@
-/* Bytes between memory, as its datatype says, and the file, as its view says. */
+/* Moves bytes between memory, with the layout of a datatype, and a file, with the layout of its view. */
 #include "shim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranges of the file that lie this near are read at once: a call for each would take longer. */
+/* Ranges of the file with gaps of at most NEAR_BYTES are read at once, up to WINDOW_BYTES. A call for
+ * each range would take longer. */
 #define NEAR_BYTES (256 << 10)
 #define WINDOW_BYTES (4 << 20)
 
-/* Walks over the ranges of the file that a run of bytes of the view has. */
+/* Iterates over the ranges of the file that contiguous bytes of the view have. */
 struct walk {
     const struct shim_file *file;
-    int64_t tile, within; /* of the view, and bytes into the piece */
+    int64_t tile, within; /* repetition of the view, and offset in the piece */
     size_t piece;
     int64_t left;
 };
@@ -41,7 +42,7 @@ static struct walk walk_from(const struct shim_file *file, int64_t position, int
                          .left = bytes};
 }
 
-/* The next range: its length, or 0 at the end. */
+/* Returns the length of the next range, or 0 at the end, and sets *at to its offset in the file. */
 static int64_t walk_on(struct walk *walk, int64_t *at)
 {
     const struct pieces *view = &walk->file->view;
@@ -80,7 +81,7 @@ int64_t shim_place(const struct shim_file *file, int64_t position)
     return at;
 }
 
-/* Copies `bytes` between a buffer of the datatype's layout and plain bytes. */
+/* Copies `bytes` between a buffer with the datatype's layout and contiguous bytes. */
 static void copy(const struct pieces *type, char *buffer, char *plain, int64_t bytes, int to_plain)
 {
     for (char *origin = buffer; bytes > 0; origin += type->extent)
@@ -96,7 +97,8 @@ static void copy(const struct pieces *type, char *buffer, char *plain, int64_t b
         }
 }
 
-/* The plain bytes that a transfer moves. They are the caller's own where its datatype has no gaps. */
+/* The contiguous bytes (`plain`) that a transfer moves. If the datatype has no gaps, they are in the
+ * caller's buffer; otherwise in `own`. */
 struct load {
     struct pieces type;
     char *plain, *own;
@@ -112,7 +114,7 @@ static int load_of(struct shim_file *file, const void *buffer, int64_t count, MP
     int class = pieces_of(type, &load->type);
     if (class) {
         pieces_free(&load->type);
-        return shim_raise(file, class, "strait: doesn't know this kind of datatype");
+        return shim_raise(file, class, "strait: unsupported kind of datatype");
     }
     load->bytes = count * load->type.size;
     load->plain = (char *)(uintptr_t)buffer;
@@ -166,7 +168,7 @@ int shim_write(struct shim_file *file, int64_t position, const void *buffer, int
     return code;
 }
 
-/* Reads all of a range, or up to the file's end; -1 after an error. */
+/* Reads a range, up to the file's end. Returns the number of bytes, or -1 after an error. */
 static int64_t read_range(struct shim_file *file, char *to, int64_t length, int64_t at)
 {
     int64_t got = 0;
@@ -181,13 +183,14 @@ static int64_t read_range(struct shim_file *file, char *to, int64_t length, int6
     return got;
 }
 
-/* Reads the ranges of a walk into plain bytes, near ones together. Returns how many, or -1. */
+/* Reads the ranges of a walk into contiguous bytes; ranges near each other in one read. Returns the
+ * number of bytes, or -1. */
 static int64_t read_walk(struct shim_file *file, struct walk *walk, char *plain)
 {
     char *window = NULL;
     int64_t done = 0, at, length = walk_on(walk, &at);
     while (length > 0) {
-        /* How far the window reaches: as long as the gaps are small. */
+        /* Extend the window over further ranges while the gaps are small. */
         struct walk ahead = *walk;
         int64_t end = at + length, next_at, next;
         int together = 1;
@@ -238,7 +241,7 @@ int shim_read(struct shim_file *file, int64_t position, void *buffer, int64_t co
         load_end(&load);
         return code;
     }
-    /* The file may have others' bytes since the last read. */
+    /* Others may have written since the last read. */
     int fresh = (file->publish || file->atomic) && !(file->amode & MPI_MODE_RDONLY);
     int64_t got = fresh && strait_plfs_sync(file->file) != 0 ? -1 : 0;
     if (got == 0) {

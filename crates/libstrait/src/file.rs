@@ -1,16 +1,14 @@
-//! An open logical file of a C program.
+//! The operations on logical files, and an open logical file.
 
-use crate::process::{Process, current, user};
+use crate::process::{Process, current, uri, user};
 use bytes::Bytes;
 use nix::libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_int, mode_t};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_plfs::{Container, Options, Reader, Writer};
-use strait_store::{
-    Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, StoreUri, fail,
-};
+use strait_store::{Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, fail};
 
-/// The message of a handle's use in another process than the one that opened it.
-const OF_A_PARENT: &str = "another process opened the file; open it again after fork";
+/// The error message if a process uses a handle that another process opened.
+const OF_A_PARENT: &str = "the parent process opened the file; open it again in this process";
 
 /// An open logical file.
 pub struct File {
@@ -24,24 +22,24 @@ pub struct File {
 
 struct Written {
     writer: Writer,
-    /// It has bytes that no sync has published.
+    /// Whether the writer has bytes that no sync has published.
     unsynced: bool,
 }
 
-/// Whether the error is that of a handle of the parent process.
+/// Whether the error says that the parent process opened the handle.
 pub fn is_of_a_parent(error: &Error) -> bool {
     error.message() == OF_A_PARENT
 }
 
-/// A store and a path in it.
+/// The store and the path of a URI.
 async fn place(process: &Process, text: &str) -> Result<(Arc<dyn FileSystem>, StorePath)> {
-    let uri = StoreUri::parse(text)?;
-    Ok((process.store(&uri).await?, uri.path().clone()))
+    let named = uri(text)?;
+    Ok((process.store(&named).await?, named.path().clone()))
 }
 
-/// Makes a plain file of a logical one.
+/// Copies a logical file to a plain one.
 pub fn flatten(from: &str, to: &str) -> Result<()> {
-    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    let (source, target) = (uri(from)?, uri(to)?);
     if source.store() != target.store() {
         let message = format!("both must be in one store; this one is in {}", source.store());
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("flatten to", to));
@@ -53,9 +51,9 @@ pub fn flatten(from: &str, to: &str) -> Result<()> {
     })
 }
 
-/// Ends a logical file: it becomes a plain one. Returns the bytes that were moved for that.
+/// Replaces a logical file by a plain one. Returns the number of bytes that were copied for that.
 pub fn finalize(from: &str, to: &str) -> Result<u64> {
-    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    let (source, target) = (uri(from)?, uri(to)?);
     if source.store() != target.store() {
         let message = format!("both must be in one store; this one is in {}", source.store());
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("finalize to", to));
@@ -78,7 +76,7 @@ pub fn status(uri: &str) -> Result<FileStatus> {
 
 /// Renames a logical file within its store.
 pub fn rename(from: &str, to: &str) -> Result<()> {
-    let (source, target) = (StoreUri::parse(from)?, StoreUri::parse(to)?);
+    let (source, target) = (uri(from)?, uri(to)?);
     if source.store() != target.store() {
         let message = format!("both must be in one store; this one is in {}", source.store());
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("rename to", to));
@@ -100,13 +98,13 @@ pub fn remove(uri: &str) -> Result<()> {
 }
 
 impl File {
-    /// As open(2).
+    /// Opens a logical file. Flags and mode are those of open(2).
     pub fn open(uri: &str, flags: c_int, mode: mode_t, rank: u32) -> Result<Self> {
         let (readable, writable) = match flags & O_ACCMODE {
             O_RDONLY => (true, false),
             O_WRONLY => (false, true),
             O_RDWR => (true, true),
-            _ => return fail(ErrorKind::InvalidArgument, "the access mode is none of open(2)'s"),
+            _ => return fail(ErrorKind::InvalidArgument, "the flags need O_RDONLY, O_WRONLY or O_RDWR"),
         };
         let process = current()?;
         let (container, path) = process.wait(async {
@@ -123,7 +121,7 @@ impl File {
         Ok(file)
     }
 
-    /// Writes all bytes. It copies them in pieces: a checkpoint may have half of the host's memory.
+    /// Writes all bytes. Copies them in pieces, since a checkpoint may take half of the host's memory.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut written = self.written("write")?;
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
@@ -138,7 +136,7 @@ impl File {
         Ok(())
     }
 
-    /// Some of the bytes at `offset`, none at the end.
+    /// Reads some of the bytes at `offset`; none at the end.
     pub fn read_at(&self, offset: u64, most: usize) -> Result<Bytes> {
         self.check_process()?;
         if !self.readable {
@@ -148,7 +146,7 @@ impl File {
         self.process.wait(reader.read_at(offset, most.min(MAX_CHUNK_BYTES)))
     }
 
-    /// A reader that sees all that this handle wrote.
+    /// A reader that sees all bytes that this handle wrote.
     fn reader(&self) -> Result<Arc<Reader>> {
         if let Some(written) = &self.writer {
             let mut written = locked(written);
@@ -189,7 +187,7 @@ impl File {
 
     pub fn close(self) -> Result<()> {
         if let Err(error) = self.check_process() {
-            // Its runtime doesn't run in this process, so nothing may be dropped on it.
+            // Don't drop the file, since its runtime doesn't run in this process.
             std::mem::forget(self);
             return Err(error);
         }
@@ -230,7 +228,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opens, or with O_CREAT makes, the logical file.
+/// Opens the logical file. With O_CREAT, creates it if it doesn't exist.
 async fn find(
     fs: Arc<dyn FileSystem>,
     path: &StorePath,
@@ -247,7 +245,7 @@ async fn find(
     }
     let options = Options { permission, ..Options::default() };
     match Container::create(fs.clone(), &who, path, &options).await {
-        // Another writer was faster.
+        // Another process has created it since.
         Err(error) if error.kind() == ErrorKind::AlreadyExists && !exclusive => {
             Container::open(fs, &who, path).await
         }

@@ -1,13 +1,13 @@
-//! Strait's C library: `include/strait.h` is its manual.
+//! Strait's C library. `include/strait.h` is the manual.
 //!
 //! ```text
 //!   C program ── lib.rs (pointers, errno) ── file.rs (an open file) ── strait-plfs ── a store
-//!                                  process.rs (the process's own state)
+//!                                  process.rs (state of one process)
 //! ```
 //!
-//! `mpi/` is a library above it, in C: MPI-IO for programs that don't know of Strait.
+//! `mpi/` is a library in C on top of this one: MPI-IO for programs that weren't written for Strait.
 //!
-//! Pointers and errno stay in this file; the others are plain Rust.
+//! Only this file handles C pointers and errno; the other files are plain Rust.
 
 #![allow(non_camel_case_types)]
 
@@ -25,40 +25,41 @@ use strait_store::{Error, ErrorKind, FileStatus, Result, fail};
 /// An open logical file.
 pub struct strait_plfs(File);
 
-/// Most bytes of one write: a slice has no more.
+/// Most bytes of one write: the limit of a slice.
 const MAX_WRITE_BYTES: size_t = isize::MAX as size_t;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `work`; reports its failure in errno and as a text, and returns `failed`.
+/// Runs `work`. If it fails, sets errno and the thread's error text, and returns `failed`.
 fn reported<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
     // A panic must not unwind into C.
     let done = catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| fail(ErrorKind::Internal, "a defect of libstrait; please report it"));
+        .unwrap_or_else(|_| fail(ErrorKind::Internal, "libstrait panicked; please report it"));
     done.unwrap_or_else(|error| {
-        // In a child of the process that opened the file.
+        // A child process used a file that its parent process opened.
         let errno = if file::is_of_a_parent(&error) {
             Errno::EBADF
         } else {
             Errno::from_raw(error.kind().row().errno)
         };
         let text = error.to_string().replace('\0', "\\0");
-        // Without thread-local storage, at a thread's end, the text is lost; errno stays.
+        // While a thread ends, its thread-local storage is gone. Then the text is lost, and only errno
+        // remains.
         let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
         errno.set();
         failed
     })
 }
 
-/// A string of the caller's.
+/// A caller's string, which must be a URI.
 ///
 /// # Safety
-/// It is null, or ends with a zero byte.
+/// `text` is null, or ends with a zero byte.
 unsafe fn text<'c>(text: *const c_char) -> Result<&'c str> {
     if text.is_null() {
-        return fail(ErrorKind::InvalidArgument, "a null pointer in place of a URI");
+        return fail(ErrorKind::InvalidArgument, "the URI is a null pointer");
     }
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
@@ -66,21 +67,21 @@ unsafe fn text<'c>(text: *const c_char) -> Result<&'c str> {
     text.to_str().map_err(wrong)
 }
 
-/// A handle of the caller's.
+/// The file behind a caller's handle.
 ///
 /// # Safety
-/// It is null, or comes from [`strait_plfs_open`] and was not closed.
+/// `file` is null, or comes from [`strait_plfs_open`] and wasn't closed.
 unsafe fn handle<'c>(file: *const strait_plfs) -> Result<&'c File> {
     // SAFETY: the caller's promise.
     match unsafe { file.as_ref() } {
         Some(file) => Ok(&file.0),
-        None => fail(ErrorKind::InvalidArgument, "a null pointer in place of a file"),
+        None => fail(ErrorKind::InvalidArgument, "the file is a null pointer"),
     }
 }
 
 fn check_buffer(buffer: *const c_void) -> Result<()> {
     match buffer.is_null() {
-        true => fail(ErrorKind::InvalidArgument, "a null pointer in place of a buffer"),
+        true => fail(ErrorKind::InvalidArgument, "the buffer is a null pointer"),
         false => Ok(()),
     }
 }
@@ -127,9 +128,9 @@ pub unsafe extern "C" fn strait_plfs_pwrite(
         }
         check_buffer(bytes)?;
         if n > MAX_WRITE_BYTES {
-            return fail(ErrorKind::InvalidArgument, "a write of more bytes than a program can have");
+            return fail(ErrorKind::InvalidArgument, "the length of the write is above SSIZE_MAX");
         }
-        // SAFETY: the caller's promise; it isn't null, nor longer than a slice may be.
+        // SAFETY: the caller's promise; the buffer isn't null, and a slice can have this length.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), n) };
         file.write_at(unsigned(offset)?, bytes)?;
         Ok(n as ssize_t)
@@ -139,7 +140,7 @@ pub unsafe extern "C" fn strait_plfs_pwrite(
 /// See strait.h.
 ///
 /// # Safety
-/// `file` is open; `bytes` has room for `n` bytes.
+/// `file` is open; `bytes` points to `n` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_plfs_pread(
     file: *mut strait_plfs,
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn strait_plfs_pread(
             if piece.is_empty() {
                 break;
             }
-            // SAFETY: the caller's promise; a piece has at most as many bytes as are left.
+            // SAFETY: the caller's promise; a piece has at most `n - done` bytes.
             unsafe {
                 std::ptr::copy_nonoverlapping(piece.as_ptr(), bytes.cast::<u8>().add(done), piece.len())
             };
@@ -196,7 +197,7 @@ pub unsafe extern "C" fn strait_plfs_truncate(file: *mut strait_plfs, length: of
 /// `file` is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_plfs_length(file: *mut strait_plfs) -> off_t {
-    // SAFETY: the caller's promise. A length is at most that of off_t.
+    // SAFETY: the caller's promise. Lengths fit into off_t.
     reported(-1, || unsafe { handle(file)? }.length().map(|length| length as off_t))
 }
 
@@ -230,7 +231,7 @@ pub unsafe extern "C" fn strait_plfs_flatten(uri: *const c_char, to: *const c_ch
 /// Both end with zero bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_plfs_finalize(uri: *const c_char, to: *const c_char) -> i64 {
-    // SAFETY: the caller's promise. No file has more bytes than an i64 counts.
+    // SAFETY: the caller's promise. Lengths fit into an i64.
     reported(-1, || file::finalize(unsafe { text(uri)? }, unsafe { text(to)? }).map(|moved| moved as i64))
 }
 
@@ -244,7 +245,7 @@ pub unsafe extern "C" fn strait_plfs_rename(uri: *const c_char, to: *const c_cha
     reported(-1, || file::rename(unsafe { text(uri)? }, unsafe { text(to)? }).map(|()| 0))
 }
 
-/// As in strait.h.
+/// See strait.h.
 #[repr(C)]
 pub struct strait_status {
     size: u64,
@@ -258,14 +259,14 @@ pub struct strait_status {
 /// See strait.h.
 ///
 /// # Safety
-/// `uri` ends with a zero byte; `status` has room for one.
+/// `uri` ends with a zero byte; `status` is null, or points to a writable status.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_plfs_stat(uri: *const c_char, status: *mut strait_status) -> c_int {
     reported(-1, || {
         // SAFETY: the caller's promise.
         let found = file::status(unsafe { text(uri)? })?;
         if status.is_null() {
-            return fail(ErrorKind::InvalidArgument, "a null pointer in place of a status");
+            return fail(ErrorKind::InvalidArgument, "the status is a null pointer");
         }
         let (uid, gid) = (process::user_id(&found.owner), process::group_id(&found.group));
         let FileStatus { length: size, modified_ms, permission: mode, .. } = found;

@@ -1,4 +1,4 @@
-//! The state that a process has once: a runtime, and its open stores.
+//! The state of one process: a runtime, and the open stores.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -8,11 +8,11 @@ use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StoreUri, ca
 use strait_store_any::OpenOptions;
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads for the network. Callers wait on their own.
+/// Threads for the network. Callers wait in their own threads.
 const THREADS: usize = 2;
 
-/// The state of one process. A child after fork(2) makes its own: it has neither the threads nor,
-/// perhaps, the locks of its parent's.
+/// The state of one process. A child after fork(2) makes a new one: the parent's threads don't exist in the
+/// child, and the parent's locks may be locked forever.
 pub struct Process {
     runtime: Runtime,
     stores: Mutex<HashMap<String, Arc<dyn FileSystem>>>,
@@ -37,12 +37,12 @@ impl Process {
         Ok(Self { runtime: runtime.map_err(failed)?, stores: Mutex::default() })
     }
 
-    /// Whether this is the calling process's.
+    /// Whether this is the state of the calling process.
     pub fn is_current(&self) -> bool {
         CURRENT.get().is_some_and(|current| std::ptr::eq(current, self))
     }
 
-    /// Waits for `work`, also in a thread that is ending.
+    /// Runs `work` to its end. Works also in a thread that is ending.
     pub fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
         callers::wait(&self.runtime, work)
     }
@@ -52,20 +52,25 @@ impl Process {
         callers::drop_on(&self.runtime, value);
     }
 
-    /// The store of a URI, opened at its first use.
+    /// The store of a URI. The first use opens it.
     pub async fn store(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>> {
         let name = uri.store();
         let stores = || self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = stores().get(&name) {
             return Ok(store.clone());
         }
-        // Two threads may both open it. The first one's stays.
+        // Two threads may both open the store. Then all use the one that was opened first.
         let opened = strait_store_any::open(uri, &OpenOptions::from_environment(None)?).await?;
         Ok(stores().entry(name).or_insert(opened).clone())
     }
 }
 
-/// The user of this process, for stores that believe a name.
+/// Parses a URI. If it names no namenode, Hadoop's configuration does.
+pub fn uri(text: &str) -> Result<StoreUri> {
+    strait_store_any::with_host(StoreUri::parse(text)?, None)
+}
+
+/// The user of this process, for stores that trust the name that a client gives.
 pub fn user() -> Principal {
     let id = nix::unistd::geteuid();
     let named = nix::unistd::User::from_uid(id).ok().flatten();
@@ -75,13 +80,13 @@ pub fn user() -> Principal {
 /// The number of users and groups that this host doesn't know, as in NFS.
 const NOBODY: u32 = 65_534;
 
-/// A user's number on this host. A store may also name a user by a number.
+/// A user's number on this host. If the host doesn't know the name, it can itself be a number.
 pub fn user_id(name: &str) -> u32 {
     let known = nix::unistd::User::from_name(name).ok().flatten();
     known.map(|user| user.uid.as_raw()).or_else(|| name.parse().ok()).unwrap_or(NOBODY)
 }
 
-/// A group's number on this host, likewise.
+/// A group's number on this host, by the same rules.
 pub fn group_id(name: &str) -> u32 {
     let known = nix::unistd::Group::from_name(name).ok().flatten();
     known.map(|group| group.gid.as_raw()).or_else(|| name.parse().ok()).unwrap_or(NOBODY)

@@ -1,13 +1,13 @@
-//! Requests that need a file to keep its name, and requests that change names, wait for each other.
+//! Claims order two kinds of requests: those that need a file to keep its name, and those that change names.
 //!
-//! A removal looks whether the file is open, and then asks the store to remove or to hide it. A rename
-//! tells the open files beneath their new paths. So an opening must not begin before such a change and
-//! end after it: the file would lose its bytes, or its path. It claims that the names of its node and of
-//! the directories above stay until the mount knows the file as open. A change claims the names that it
-//! takes or gives, with all beneath them.
+//! A removal checks whether the file is open, and then asks the store to remove it or to hide it. A rename
+//! gives the open files beneath it their new paths. So an opening must not begin before such a change and end
+//! after it: the file would lose its bytes, or its path. An opening claims that the names of its node and of
+//! the directories above stay, until the mount knows the file as open. A change claims the names that it
+//! takes or gives, with everything beneath them.
 //!
-//! A claim waits for earlier ones alone, so none waits in a circle. Nobody may wait for a second claim
-//! while it has one.
+//! A claim waits only for earlier claims, so claims can't wait for each other in a circle. A task that has a
+//! claim must not wait for a second one.
 
 use crate::nodes::Nodes;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 /// A directory's node, and the name of an entry.
 pub type Entry = (u64, Box<str>);
 
-/// All claims, in the order in which they were made.
+/// All claims that are held or waited for, in the order of their creation.
 #[derive(Debug, Default)]
 pub struct Claims {
     made: Mutex<Made>,
@@ -27,13 +27,13 @@ pub struct Claims {
 #[derive(Debug, Default)]
 struct Made {
     last: u64,
-    /// Nodes that stay where they are.
+    /// Nodes whose paths must not change, by the claim's number.
     stays: BTreeMap<u64, u64>,
-    /// Entries that change.
+    /// Entries that a request changes, by the claim's number.
     changes: BTreeMap<u64, Vec<Entry>>,
 }
 
-/// A claim, until it is dropped.
+/// A claim. Dropping it ends it.
 #[derive(Debug)]
 pub struct Claim<'a> {
     claims: &'a Claims,
@@ -55,13 +55,15 @@ impl Claims {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no earlier claim changes the path of `node`. Later ones wait for this one.
+    /// Waits until no earlier claim changes the path of `node`. Later claims that change it wait for this
+    /// one.
     pub async fn stay<'a>(&'a self, node: u64, nodes: &Mutex<Nodes>) -> Claim<'a> {
         let number = self.made().add(|made, number| _ = made.stays.insert(number, node));
         self.granted(number, nodes).await
     }
 
-    /// Waits until no earlier claim keeps one of these entries, or something beneath it, or changes it.
+    /// Waits for earlier claims on these entries or on nodes beneath them: those that change them, and those
+    /// that need them to stay.
     pub async fn change<'a>(&'a self, entries: Vec<Entry>, nodes: &Mutex<Nodes>) -> Claim<'a> {
         let number = self.made().add(|made, number| _ = made.changes.insert(number, entries));
         self.granted(number, nodes).await
@@ -70,7 +72,7 @@ impl Claims {
     async fn granted<'a>(&'a self, number: u64, nodes: &Mutex<Nodes>) -> Claim<'a> {
         let claim = Claim { claims: self, number };
         loop {
-            // Before the look, so that no end is missed.
+            // Register before the check, so that the end of a claim isn't missed.
             let ended = self.ended.notified();
             let waits = {
                 let made = self.made();

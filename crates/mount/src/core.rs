@@ -1,4 +1,4 @@
-//! The mount without FUSE: it answers each request by paths, attributes and open files.
+//! The mount without FUSE: answers requests about paths, attributes and open files.
 
 mod directories;
 mod files;
@@ -36,7 +36,7 @@ use strait_store::{
 };
 use tokio::sync::OwnedMutexGuard;
 
-/// Errors without a kind of their own: errno(3).
+/// errno(3) values for errors that no [`ErrorKind`] describes.
 const EBADF: i32 = 9;
 const EEXIST: i32 = 17;
 const EXDEV: i32 = 18;
@@ -46,7 +46,7 @@ const ENFILE: i32 = 23;
 const ENAMETOOLONG: i32 = 36;
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
-/// The kernel looks for the name again, and opens what it finds.
+/// After ESTALE, the kernel looks up the name again, and opens the file that it finds.
 const ESTALE: i32 = 116;
 
 /// open(2)'s flags.
@@ -57,28 +57,28 @@ const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
 
-/// Open files and listings at most. A file that is being written takes up to 1 MiB, and more only from
-/// [`WRITE_MEMORY`]. A store's own limits come before that.
+/// Largest number of open files and listings. A file that is being written takes up to 1 MiB of memory, and
+/// more only from [`WRITE_MEMORY`]. A store's own limits are usually lower.
 const MOST_HANDLES: usize = 65_536;
-/// Memory for written bytes of all files; files beyond it are flushed at each write.
+/// Memory for the written bytes of all files. A file that gets none of it is flushed at each write.
 const WRITE_MEMORY: u64 = 256 << 20;
-/// Begin of the names that removed files have until they are closed.
+/// Prefix of the names that removed files have until they are closed.
 const HIDDEN: &str = ".strait-removed-";
-/// Begin of the names that replaced files have until another has their name.
+/// Prefix of the names that replaced files have until another file has their old name.
 const ASIDE: &str = ".strait-removed-a";
 
 /// A mount's behaviour.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// For whom it acts.
+    /// The user that the mount acts as.
     pub identity: Identity,
-    /// How long operations wait for a store that is away.
+    /// How long operations wait for an unreachable store.
     pub patience: Patience,
-    /// How long the kernel may use names and attributes that it has.
+    /// How long the kernel may cache names and attributes.
     pub lifetime: Duration,
-    /// Names of files that PLFS keeps.
+    /// Patterns of names of files that are stored as PLFS containers.
     pub logical: Vec<Pattern>,
-    /// No changes.
+    /// Refuse changes.
     pub read_only: bool,
 }
 
@@ -89,7 +89,8 @@ pub struct Caller {
     pub uid: u32,
     /// Group number.
     pub gid: u32,
-    /// The request's number, which comes again only for the same request; 0 if none is known.
+    /// The request's number. The kernel uses a number twice only if it resends the request. 0 if it is
+    /// unknown.
     pub request: u64,
 }
 
@@ -98,15 +99,15 @@ pub struct Caller {
 pub struct Attributes {
     /// The node's number.
     pub node: u64,
-    /// The store's record.
+    /// The store's status of it.
     pub status: FileStatus,
     /// Owner on this host.
     pub uid: u32,
     /// Group on this host.
     pub gid: u32,
-    /// Last change of the record.
+    /// Time of the last change of the attributes (ctime).
     pub changed: SystemTime,
-    /// It has a name.
+    /// The node still has a name.
     pub linked: bool,
 }
 
@@ -127,14 +128,14 @@ pub struct Change {
     pub modified: Option<SystemTime>,
 }
 
-/// The kernel's way to use an open file.
+/// How the kernel uses an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
     /// The handle.
     pub handle: u64,
-    /// Reads and writes go past the kernel's cache.
+    /// Reads and writes bypass the kernel's cache.
     pub direct: bool,
-    /// The kernel's cache has the file's bytes.
+    /// The bytes in the kernel's cache are valid.
     pub cached: bool,
 }
 
@@ -172,11 +173,11 @@ impl File {
     }
 }
 
-/// An open file's node and user, and a logical one's container: another host may have put another one in
-/// the place of an open one.
+/// Identifies an open file: its node, its user, and the container of a logical file. Another host may have
+/// replaced the container of an open file.
 type FileKey = (u64, Arc<str>, Option<[u8; 16]>);
 
-/// Locks of a file whose path changes.
+/// The lock of an open file whose path changes.
 enum Held {
     Plain(OwnedMutexGuard<Writing>, Arc<File>),
     Logical(OwnedMutexGuard<State>, u64),
@@ -188,14 +189,14 @@ enum Handle {
     Directory(Arc<tokio::sync::Mutex<Listing>>, u64),
 }
 
-/// The keeper's things for the mount's process. Empty without a keeper.
+/// What the keeper holds for the process that serves the mount. Empty without a keeper.
 #[derive(Default)]
 pub struct Kept {
-    /// Where it records its state.
+    /// The record of this process's state.
     pub ledger: Arc<Ledger>,
-    /// The requests of a process before it.
+    /// Requests that an earlier process had received.
     pub past: Past,
-    /// The data that all processes of the mount share.
+    /// Data that is the same in all processes of the mount.
     pub mounted: Option<Mounted>,
 }
 
@@ -207,9 +208,10 @@ pub struct Core {
     names: Names,
     nodes: Mutex<Nodes>,
     claims: Claims,
-    /// Nodes of open files whose names were removed here, and the users that removed them.
+    /// Nodes of open files that this mount removed, and the users that removed them.
     hidden: Mutex<HashMap<u64, Principal>>,
-    /// Such nodes whose files nobody had open any more when the process before ended. Each is in use.
+    /// Hidden nodes whose files were already closed when the earlier process ended. Each counts as used until
+    /// it is removed.
     left: Vec<u64>,
     /// Open files by node and user, with the number of their handles.
     files: Mutex<HashMap<FileKey, (Arc<File>, usize)>>,
@@ -218,11 +220,11 @@ pub struct Core {
     last_file: AtomicU64,
     memory: Arc<Pool>,
     ledger: Arc<Ledger>,
-    /// The requests of the process before.
+    /// Requests that an earlier process had received.
     past: Past,
-    /// Of the names of removed files.
+    /// Makes the names of removed files unique.
     nonce: u64,
-    /// In which files are written, so that the next process may go on with them.
+    /// The session in which files are written, so that the next process can continue to write them.
     session: Option<SessionSecret>,
 }
 
@@ -231,7 +233,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Core {
-    /// A mount of `root` and all beneath it.
+    /// A mount of `root` and everything beneath it.
     pub fn new(store: Arc<dyn FileSystem>, root: StorePath, settings: Settings, kept: Kept) -> Self {
         let Kept { ledger, past, mounted } = kept;
         let names = match &settings.identity {
@@ -259,9 +261,9 @@ impl Core {
         }
     }
 
-    /// How long the kernel may use names and attributes.
+    /// How long the kernel may cache names and attributes.
     pub fn lifetime(&self) -> Duration {
-        // The store decides for each caller what it may see.
+        // If the mount acts for each caller, the store decides what a caller may see, so nothing is cached.
         match self.settings.identity {
             Identity::One(_) => self.settings.lifetime,
             Identity::Caller => Duration::ZERO,
@@ -286,11 +288,11 @@ impl Core {
         }
     }
 
-    /// The path of a file's node, whenever it is asked for.
+    /// Returns the current path of a file's node at each call.
     fn place(&self, node: u64) -> impl Place + '_ {
         move || match lock(&self.nodes).path(node) {
             Some(path) => path,
-            None => fail(ErrorKind::NotFound, "the open file has lost its name"),
+            None => fail(ErrorKind::NotFound, "the open file has no name any more"),
         }
     }
 
@@ -298,7 +300,7 @@ impl Core {
         self.path(parent)?.join(name).map_err(|_| Fault(ENAMETOOLONG))
     }
 
-    /// Whether PLFS keeps files of this path.
+    /// Whether files with this path are stored as PLFS containers.
     fn is_logical_name(&self, path: &StorePath) -> bool {
         let below = path.as_str().strip_prefix(self.root.as_str()).unwrap_or(path.as_str());
         let below = below.trim_start_matches('/');
@@ -308,12 +310,12 @@ impl Core {
         })
     }
 
-    /// Whether a container may have this path. A removed file's name doesn't show the pattern.
+    /// Whether this path can be a container's. The hidden name of a removed file doesn't match the pattern.
     fn may_be_logical(&self, path: &StorePath) -> bool {
         path.name().starts_with(HIDDEN) || self.is_logical_name(path)
     }
 
-    /// The container at a directory's path, if PLFS keeps it.
+    /// The container at a directory's path, if it is one.
     async fn container(&self, who: &Principal, path: &StorePath) -> Answer<Option<Container>> {
         if !self.may_be_logical(path) {
             return Ok(None);
@@ -326,7 +328,7 @@ impl Core {
         }
     }
 
-    /// The store's record of a path, where a logical file is a file.
+    /// The store's status of a path. For a container, it is the logical file's status.
     async fn status(&self, who: &Principal, path: &StorePath) -> Answer<(FileStatus, Option<Container>)> {
         let status = self.settings.patience.with(|| self.store.stat(who, path)).await?;
         self.seen(who, path, status).await
@@ -347,7 +349,7 @@ impl Core {
         }
     }
 
-    /// The same, but for a logical file's length: that takes a look at its index.
+    /// As [`Core::status`], but without a logical file's length, which would need its index.
     async fn status_to_open(
         &self,
         who: &Principal,
@@ -361,7 +363,8 @@ impl Core {
         }
     }
 
-    /// The mark has the file's owner and permission; each publication changes the directory of epochs.
+    /// The owner and permission come from the container's mark. The modification time comes from the
+    /// directory of epochs, which each publication changes.
     async fn logical_status(&self, who: &Principal, container: &Container) -> Answer<FileStatus> {
         let length = self.settings.patience.with(|| container.length()).await?;
         self.marked_status(who, container.path(), length).await
@@ -383,7 +386,7 @@ impl Core {
         })
     }
 
-    /// The node's open files, the one that was opened last at the end.
+    /// The node's open files, in the order of their opening.
     fn open_files(&self, node: u64) -> Vec<Arc<File>> {
         let files = lock(&self.files);
         let of_node = files.values().map(|(file, _)| file).filter(|file| file.node == node);
@@ -429,7 +432,7 @@ impl Core {
         Ok(self.attributes(node, status).await)
     }
 
-    /// The kernel forgets a node.
+    /// Drops references of the kernel to a node.
     pub fn forget(&self, node: u64, times: u64) {
         lock(&self.nodes).forget(node, times);
     }
@@ -440,7 +443,7 @@ impl Core {
         loop {
             let path = self.path(node)?;
             let status = async {
-                // The kernel asks this at each read, unless it may use the attributes that it has.
+                // The kernel asks at each read, unless it may use cached attributes.
                 match self.open_status(&who, &path, node).await? {
                     Some(status) => Ok(status),
                     None => self.settled_status(&who, &path, Some(node)).await,
@@ -453,9 +456,9 @@ impl Core {
         }
     }
 
-    /// The store's record of a path, with the bytes that were written here. While a file is being written,
-    /// the record may be old; so if a writer closes meanwhile, as for a child that inherited the file, the
-    /// record is read again.
+    /// The store's status of a path, with the bytes written here. While a file is being written, the store's
+    /// status may be out of date. If a writer closes during the request, as for a child that inherited the
+    /// file, the status is read again.
     async fn settled_status(
         &self,
         who: &Principal,
@@ -477,8 +480,8 @@ impl Core {
         }
     }
 
-    /// The record of a logical file that is open here, without a look at its index: the open file knows its
-    /// length. None if it is no such file, or no more at its path.
+    /// The status of a logical file that is open here. The open file knows its length, so this doesn't read
+    /// the index. `None` if it isn't such a file, or if another file has its path.
     async fn open_status(&self, who: &Principal, path: &StorePath, node: u64) -> Answer<Option<FileStatus>> {
         let files = self.open_files(node);
         let Some(Body::Logical(logical)) = files.last().map(|file| &file.body) else { return Ok(None) };
@@ -490,7 +493,7 @@ impl Core {
         }
     }
 
-    /// The node's files that are being written.
+    /// The node's files that have bytes of an unclosed writer.
     async fn unclosed(&self, node: Option<u64>) -> Vec<Unclosed> {
         let mut unclosed = Vec::new();
         for file in node.map_or_else(Vec::new, |node| self.open_files(node)) {
@@ -502,7 +505,7 @@ impl Core {
     }
 
     fn check_writable(&self) -> Answer<()> {
-        // EROFS has no kind; the kernel refuses most changes itself.
+        // EROFS (30) has no ErrorKind. The kernel refuses most changes itself.
         if self.settings.read_only { Err(Fault(30)) } else { Ok(()) }
     }
 
@@ -529,12 +532,12 @@ impl Core {
             accessed_ms: change.accessed.map(milliseconds),
             replication: None,
         };
-        // A store that can't set an attribute has nothing to do if it is so already.
+        // If an attribute has the wanted value already, don't set it: the store may not support that.
         set.permission = set.permission.filter(|bits| *bits != before.permission);
         set.owner = set.owner.filter(|_| change.uid != Some(self.names.uid(&before.owner)));
         set.group = set.group.filter(|_| change.gid != Some(self.names.gid(&before.group)));
         if set != strait_store::SetAttributes::default() {
-            // A writer's close would set the time again.
+            // Close the writer first: its close would set the time again.
             if set.modified_ms.is_some() {
                 self.settle(node, Level::Closed).await?;
             }
@@ -551,7 +554,7 @@ impl Core {
         self.getattr(caller, node).await
     }
 
-    /// Sets attributes of all that a container consists of.
+    /// Sets attributes of everything in a container.
     async fn set_logical(
         &self,
         who: &Principal,
@@ -631,7 +634,7 @@ impl Core {
         File { body, node, who: who.clone() }
     }
 
-    /// For a file that is about to be opened.
+    /// The access for a file that is about to be opened.
     fn access(&self, who: &Principal) -> Access {
         let number = self.last_file.fetch_add(1, Ordering::Relaxed) + 1;
         self.ledger.gives(Counter::File, number);
@@ -649,7 +652,7 @@ impl Core {
         }
     }
 
-    /// Other users' open files of a node see what was published by this one.
+    /// Makes the bytes that a file published visible to other users' open files of the same node.
     async fn refresh_others(&self, published: &File) {
         for file in self.open_files(published.node) {
             if let Body::Logical(logical) = &file.body
@@ -681,7 +684,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes `level` true of a node's written bytes.
+    /// Brings a node's written bytes to `level`.
     async fn settle(&self, node: u64, level: Level) -> Answer<()> {
         for file in self.open_files(node) {
             self.settle_file(&file, level).await?;
@@ -689,12 +692,12 @@ impl Core {
         Ok(())
     }
 
-    /// Closes everything that was written, and removes the removed files that nobody has open, before
-    /// the mount ends. Failures are logged.
+    /// Before the mount ends: closes all writers, and removes the hidden files that no program has open.
+    /// Failures are logged.
     pub async fn settle_all(&self) {
         let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
         for file in files {
-            // The failure was logged as it became an errno.
+            // The failure was logged when it was converted to an errno.
             let _ = self.settle_file(&file, Level::Closed).await;
         }
         let hidden: Vec<u64> = lock(&self.hidden).keys().copied().collect();
@@ -731,7 +734,8 @@ impl Core {
         self.lookup(caller, parent, name).await
     }
 
-    /// Checks what access(2) asks. The store decides about reading and writing when it comes to it.
+    /// Checks the rights that access(2) asks for. The store decides about reading and writing at the read or
+    /// write.
     pub async fn access_allowed(&self, caller: Caller, node: u64, mask: u32) -> Answer<()> {
         let attributes = self.getattr(caller, node).await?;
         let is_file = attributes.status.file_type == FileType::File;
@@ -743,7 +747,7 @@ impl Core {
         Ok(())
     }
 
-    /// The store's capacity; None if it doesn't tell.
+    /// The store's capacity; `None` if the store doesn't report it.
     pub async fn statfs(&self, caller: Caller) -> Answer<Option<StoreStatus>> {
         if !self.store.capabilities().status {
             return Ok(None);
@@ -753,7 +757,7 @@ impl Core {
     }
 }
 
-/// A name as stores have it.
+/// Encodes a name as stores have it.
 fn encoded(name: &OsStr) -> Answer<String> {
     let name = encoding::encode(name.as_bytes()).into_owned();
     match encoding::decode(&name).is_none_or(|bytes| bytes.len() > MAX_NAME_BYTES) {
@@ -762,14 +766,14 @@ fn encoded(name: &OsStr) -> Answer<String> {
     }
 }
 
-/// A name's bytes.
+/// Decodes a name of the store to bytes.
 fn decoded(name: &str) -> std::borrow::Cow<'_, [u8]> {
     encoding::decode(name).unwrap_or(std::borrow::Cow::Borrowed(name.as_bytes()))
 }
 
 fn random() -> [u8; 8] {
     let mut bytes = [0; 8];
-    // Names need only differ; without random numbers, the rename fails if they don't.
+    // The names only need to differ. Without random numbers, a rename to an equal name fails.
     let _ = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     bytes
 }

@@ -1,4 +1,4 @@
-//! FUSE's requests, each a task that answers by itself.
+//! Receives FUSE's requests. Each becomes a task that sends its own reply.
 
 use crate::core::{Attributes, Caller, Change, Core, Opened};
 use crate::fault::{Answer, Fault};
@@ -18,25 +18,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_store::FileType;
 use tokio::runtime::Handle;
 
-/// Set in the number of a request that is sent again (FUSE_UNIQUE_RESEND).
+/// Bit in a request's number if the kernel resends it (FUSE_UNIQUE_RESEND).
 const RESENT: u64 = 1 << 63;
-/// Numbers are never given again, so one generation does.
+/// Node numbers are never reused, so one generation suffices.
 const GENERATION: Generation = Generation(0);
-/// Bytes of a request at most, 1 MiB: what the kernel sends (fs.fuse.max_pages_limit, 256 pages).
+/// Largest request, in bytes: 1 MiB, the kernel's largest (fs.fuse.max_pages_limit, 256 pages).
 const REQUEST: u32 = 1 << 20;
-/// Requests without a waiting program, such as read-ahead, that the kernel sends at once. Eight of
-/// 1 MiB keep a store at 10 Gbit/s busy; programs' own requests aren't counted.
+/// Largest number of requests without a waiting program, such as read-ahead, that the kernel sends at the
+/// same time. Eight of 1 MiB keep a store at 10 Gbit/s busy. Requests that programs wait for aren't counted.
 const BACKGROUND: u16 = 64;
-/// st_blksize: programs read and write in pieces of this size, so few requests do.
+/// st_blksize: the size in which programs read and write. It is large, so that they need few requests.
 const BLOCK: u32 = 1 << 20;
 /// Unit of st_blocks, by stat(2).
 const SECTOR: u64 = 512;
 /// Unit of statfs(2)'s counts.
 const FRAGMENT: u32 = 4_096;
-/// Longest name.
+/// Longest name, in bytes.
 const NAME: u32 = 255;
 
-/// The mount as fuser calls it.
+/// The file system that fuser calls.
 pub struct Face {
     core: Arc<Core>,
     gate: Arc<Gate>,
@@ -44,7 +44,7 @@ pub struct Face {
 }
 
 impl Face {
-    /// Answers by tasks of `runtime`.
+    /// Runs each request as a task of `runtime`.
     pub fn new(core: Arc<Core>, gate: Arc<Gate>, runtime: Handle) -> Self {
         Self { core, gate, runtime }
     }
@@ -63,7 +63,7 @@ fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), request: number(request) }
 }
 
-/// The request's number, the same if the kernel sends it again.
+/// The request's number. A resent request has the same number.
 fn number(request: &Request) -> u64 {
     request.unique().0 & !RESENT
 }
@@ -131,7 +131,7 @@ fn empty(reply: ReplyEmpty, answer: Answer<()>) {
 
 impl Filesystem for Face {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without one of these it works all the same, but slower.
+        // Without one of these, the mount works, but slower.
         for wanted in
             [InitFlags::FUSE_DO_READDIRPLUS, InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_AUTO_INVAL_DATA]
         {
@@ -256,7 +256,7 @@ impl Filesystem for Face {
         let caller = caller(request);
         let (name, new_name): (OsString, OsString) = (name.to_owned(), new_name.to_owned());
         if !(flags - RenameFlags::RENAME_NOREPLACE).is_empty() {
-            return reply.error(Errno::EINVAL); // as renameat2(2) for file systems without these flags
+            return reply.error(Errno::EINVAL); // as renameat2(2) where a file system lacks these flags
         }
         let replace = !flags.contains(RenameFlags::RENAME_NOREPLACE);
         self.spawn(|core| async move {
@@ -402,7 +402,7 @@ impl Filesystem for Face {
                 full
             });
             let listed = listed.await;
-            // Only readdirplus lets the kernel know the nodes.
+            // Without readdirplus, the kernel doesn't learn of the nodes, so drop their references.
             known.into_iter().for_each(|node| core.forget(node, 1));
             match listed {
                 Ok(()) => reply.ok(),
@@ -459,7 +459,7 @@ impl Filesystem for Face {
         });
     }
 
-    // The kernel doesn't ask again after ENOSYS.
+    // After ENOSYS, the kernel doesn't send such requests again.
 
     fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
         reply.error(Errno::ENOSYS);
@@ -482,7 +482,7 @@ impl Filesystem for Face {
     }
 
     fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: fuser::ReplyLseek) {
-        reply.error(Errno::ENOSYS); // the kernel takes the whole file for data
+        reply.error(Errno::ENOSYS); // the kernel then treats the whole file as data
     }
 
     fn copy_file_range(
@@ -498,7 +498,7 @@ impl Filesystem for Face {
         _: fuser::CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        reply.error(Errno::ENOSYS); // the kernel, or the program, copies
+        reply.error(Errno::ENOSYS); // then the kernel or the program copies
     }
 
     fn ioctl(

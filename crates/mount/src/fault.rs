@@ -1,4 +1,4 @@
-//! Errors of the mount, as programs get them.
+//! The mount's errors in the form that programs get.
 
 use strait_store::{Error, ErrorKind};
 
@@ -20,7 +20,7 @@ impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::NotEmpty => {
-                tracing::debug!(%error, "refused");
+                tracing::debug!(%error, "request refused");
             }
             ErrorKind::Internal
             | ErrorKind::Corrupt

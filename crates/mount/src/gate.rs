@@ -1,19 +1,20 @@
-//! Stops the threads that read requests from the kernel, and waits for the requests that they read.
+//! Stops the threads that read requests from the kernel, and waits until the requests that they read are
+//! answered.
 //!
-//! fuser's threads wait in read(2), and nothing can end that. So a closed gate keeps each thread in the
-//! call that it makes for its next request, after that request became a task. Requests of the mount's
-//! own ([`knock`]) make sure that each thread gets one.
+//! fuser's threads block in read(2), which can't be interrupted. So a closed gate blocks each thread in the
+//! call that it makes before it reads its next request, after the last request became a task. The mount sends
+//! requests to itself ([`knock`]) to make sure that each thread receives one.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Passed by each request.
+/// Each request passes through the gate.
 #[derive(Debug, Default)]
 pub struct Gate {
     state: Mutex<State>,
     opened: Condvar,
-    /// A thread was parked, or a request answered, at a closed gate.
+    /// A thread was parked at the closed gate, or a request was answered.
     moved: Notify,
 }
 
@@ -21,7 +22,7 @@ pub struct Gate {
 struct State {
     closed: bool,
     parked: usize,
-    /// Requests that were read and aren't answered.
+    /// Requests that were read and aren't answered yet.
     running: usize,
 }
 
@@ -39,7 +40,7 @@ impl Drop for Pass {
     }
 }
 
-/// Keeps the gate closed.
+/// Keeps the gate closed until it is dropped.
 #[derive(Debug)]
 pub struct Closed(Arc<Gate>);
 
@@ -55,13 +56,13 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request was read. Dropped once it is answered.
+    /// Counts a request that was read. Drop the result when the request is answered.
     pub fn pass(self: &Arc<Self>) -> Pass {
         self.state().running += 1;
         Pass(self.clone())
     }
 
-    /// Keeps the calling thread while the gate is closed.
+    /// Blocks the calling thread while the gate is closed.
     pub fn park(&self) {
         let mut state = self.state();
         if !state.closed {
@@ -75,12 +76,13 @@ impl Gate {
         state.parked -= 1;
     }
 
-    /// Closes the gate, and waits until `threads` are parked and all requests are answered. Each call
-    /// of `knock` must let a request arrive. Only one caller at a time.
+    /// Closes the gate, and waits until `threads` threads are parked and all requests are answered. Each call
+    /// of `knock` must cause a request to arrive. There may be only one caller at a time.
     pub async fn close(self: &Arc<Self>, threads: usize, knock: impl Fn()) -> Closed {
         self.state().closed = true;
         let closed = Closed(self.clone());
-        // A knock parks the thread that gets it. One that no thread gets stays in the kernel's queue.
+        // Each knock parks the thread that receives it. A knock that no thread receives stays in the kernel's
+        // queue.
         (0..threads).for_each(|_| knock());
         loop {
             {
@@ -94,16 +96,16 @@ impl Gate {
     }
 }
 
-/// Sends a request through the mount on `directory`: the kernel caches no answer of statfs(2). A thread
-/// waits for it, which may outlive the hand-over: then the next process answers.
+/// Sends a request through the mount on `directory` with statfs(2), whose answers the kernel doesn't cache. A
+/// new thread waits for the answer. It may outlive the hand-over: then the next process answers.
 pub fn knock(directory: &Path) {
     let directory = directory.to_owned();
     let knocking = std::thread::Builder::new().name("knock".to_owned()).spawn(move || {
         let _ = rustix::fs::statfs(&directory);
     });
     if let Err(error) = knocking {
-        // Closing the gate times out then.
-        tracing::warn!("no thread for a request: {error}");
+        // Then closing the gate times out.
+        tracing::warn!("can't start a thread for the mount's own request: {error}");
     }
 }
 

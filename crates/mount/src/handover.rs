@@ -1,17 +1,17 @@
-//! One process of a mount hands it over to the next, as an upgrade does.
+//! The process that serves a mount hands it over to the next process, as in an upgrade.
 //!
 //! ```text
 //!   next process                            process that serves
 //!        │ ── Hello: protocol, terms ───────────→ │ refuses, or stops reading requests,
 //!        │                                        │ answers those it has, closes all writers
 //!        │ ←── State, descriptors of the mount ── │
-//!        │ does all that may fail                 │
+//!        │ does everything that can fail          │
 //!        │ ── TAKEN ────────────────────────────→ │ ends, without unmounting
 //! ```
 //!
-//! The hand-over commits when the kernel queues TAKEN: the next process serves only if it could send
-//! it, and the other goes on serving unless it received it. A process that stops waiting shuts its
-//! socket first and then looks once more, so never both serve.
+//! The hand-over commits when the kernel queues TAKEN. The next process serves only if it could send TAKEN.
+//! The other process continues to serve unless it received TAKEN. A process that stops waiting first shuts
+//! its socket down for reading, and then checks its queue once more. So the two never serve at the same time.
 
 pub mod exchange;
 
@@ -22,7 +22,7 @@ use crate::nodes::Known;
 use serde::{Deserialize, Serialize};
 use strait_store::{Error, ErrorKind, Principal};
 
-/// Of messages and state. Both processes must have the same one.
+/// Version of the messages and of the state. Both processes must use the same.
 pub const PROTOCOL: u32 = 1;
 
 /// The first message, from the next process.
@@ -30,32 +30,32 @@ pub const PROTOCOL: u32 = 1;
 pub struct Hello {
     /// [`PROTOCOL`].
     pub protocol: u32,
-    /// How it would serve the mount.
+    /// How the next process would serve the mount.
     pub terms: Terms,
 }
 
-/// The part of [`Hello`] that all protocols have.
+/// The field of [`Hello`] that every version of the protocol has.
 #[derive(Deserialize)]
 struct Version {
     protocol: u32,
 }
 
-/// Options that two processes of one mount must agree on: those that the kernel got when it mounted, or
-/// that open files depend on.
+/// Options that must be equal in both processes: the kernel got them at the mount, or open files depend on
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     /// The store's directory, as mount(8) shows it.
     pub source: String,
-    /// The store's user; None if each program acts as its own.
+    /// The store's user; `None` if each program acts as its own user.
     pub user: Option<String>,
-    /// No changes.
+    /// Changes are refused.
     pub read_only: bool,
     /// Patterns of PLFS files, in order.
     pub plfs: Vec<String>,
 }
 
 impl Terms {
-    /// Of a mount with these options.
+    /// The terms of a mount with these options.
     pub fn of(options: &Options) -> Self {
         let user = match &options.settings.identity {
             Identity::One(who) => Some(who.user.to_string()),
@@ -71,14 +71,14 @@ impl Terms {
     /// Checks another process's first message.
     ///
     /// # Errors
-    /// Why it can't serve the mount, for its user.
+    /// The reason why that process can't serve the mount, as a message for its user.
     pub fn check(&self, hello: &[u8]) -> Result<(), String> {
         let protocol = serde_json::from_slice::<Version>(hello).map(|version| version.protocol);
         match protocol {
             Ok(PROTOCOL) => {}
             Ok(other) => {
                 return Err(format!(
-                    "the mount's process hands over by protocol {PROTOCOL}, the new one by {other}; \
+                    "the mount's process uses hand-over protocol {PROTOCOL}, and the new process {other}; \
                      unmount for this upgrade"
                 ));
             }
@@ -90,7 +90,7 @@ impl Terms {
         let user = |terms: &Self| terms.user.clone().unwrap_or_else(|| "every user (--allow-other)".into());
         let (ours, theirs) = (user(self), user(&asked));
         let differ = |what, ours: &str, theirs: &str| {
-            Err(format!("{what} must stay the same: it is {ours:?}, not {theirs:?}"))
+            Err(format!("{what} must stay the same: it is {ours:?}, but the new process has {theirs:?}"))
         };
         if self.source != asked.source {
             return differ("the store", &self.source, &asked.source);
@@ -111,13 +111,13 @@ impl Terms {
 /// The answer to [`Hello`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// The mount stays where it is, for this reason.
+    /// The sender continues to serve the mount, for this reason.
     Refused(String),
-    /// The descriptors follow.
+    /// The state. The mount's descriptors follow.
     State(State),
 }
 
-/// All that the next process has to know. No writer is open, and no request unanswered.
+/// Everything that the next process must know. No writer is open, and every request is answered.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
     /// Nodes with their names.
@@ -126,7 +126,7 @@ pub struct State {
     pub files: Vec<File>,
     /// Open files' and directories' handles.
     pub handles: Vec<Handle>,
-    /// The last handle's number.
+    /// The number of the latest handle.
     pub last_handle: u64,
     /// Nodes of removed open files, and the users that removed them.
     pub hidden: Vec<(u64, User)>,
@@ -139,9 +139,9 @@ pub struct File {
     pub node: u64,
     /// The user.
     pub who: User,
-    /// Its kind and state, by which the next process opens it.
+    /// Its kind and state, with which the next process opens it.
     pub body: Body,
-    /// Its number in a record that survived its process; 0 after a hand-over.
+    /// Its number in the record of a killed process; 0 after a hand-over.
     #[serde(default)]
     pub number: u64,
 }
@@ -151,21 +151,21 @@ pub struct File {
 pub enum Body {
     /// A file of the store.
     Plain {
-        /// Why written bytes were lost.
+        /// Why written bytes were lost, if they were.
         failed: Option<Failure>,
-        /// Of the file that is open for reading.
+        /// The identity of the file that is open for reading.
         identity: Option<Vec<u8>>,
-        /// The range that the store may lack, if its process was killed.
+        /// The range of written bytes that the store may lack, if the process was killed.
         #[serde(default)]
         written: Option<Written>,
     },
     /// A container of PLFS.
     Logical,
-    /// The same, with bytes that a killed process hadn't published.
+    /// A container with bytes that a killed process hadn't published.
     Unpublished(Vec<Run>),
 }
 
-/// An error of an open file, which its next close reports.
+/// An error that lost an open file's bytes. The file's next close reports it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Failure {
     kind: String,
@@ -187,24 +187,24 @@ impl From<Failure> for Error {
 /// A handle that the kernel has.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Handle {
-    /// Of an open file.
+    /// A handle of an open file.
     File {
         /// The handle's number.
         number: u64,
-        /// Place in [`State::files`].
+        /// The file's index in [`State::files`].
         file: usize,
-        /// It may write.
+        /// The handle can write.
         writes: bool,
-        /// It writes at the end only.
+        /// The handle writes only at the end of the file.
         appends: bool,
     },
-    /// Of a directory, which is listed again.
+    /// A handle of a directory. The next process lists the directory again.
     Directory {
         /// The handle's number.
         number: u64,
         /// The directory's node.
         node: u64,
-        /// For whom it is listed.
+        /// The user for whom it is listed.
         who: User,
         /// Its path when it was opened.
         path: String,
@@ -225,7 +225,7 @@ impl From<&Principal> for User {
 }
 
 impl User {
-    /// The same user, in the session of the process that serves now.
+    /// The same user, in the write session of the process that serves now.
     pub fn principal(&self, identity: &Identity) -> Principal {
         match identity {
             Identity::One(who) if *who.user == *self.name => who.clone(),

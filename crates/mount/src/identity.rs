@@ -1,12 +1,12 @@
-//! The user of the store in whose name a mount acts.
+//! The store's user that a mount acts as.
 
 use strait_store::Principal;
 
-/// For whom the mount acts.
+/// The user that the mount acts as.
 #[derive(Debug, Clone)]
 pub enum Identity {
-    /// Always for this user of the store.
+    /// Always this user of the store.
     One(Principal),
-    /// For the calling process's user and groups, by their names on this host.
+    /// The calling process's user and groups, by their names on this host.
     Caller,
 }

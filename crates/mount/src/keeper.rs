@@ -1,4 +1,4 @@
-//! A mount survives the kill of its process, by a keeper process that started it.
+//! A keeper process starts the server process of a mount, and starts a new one if the server is killed.
 //!
 //! ```text
 //!   keeper ─────────── starts, and starts again ──────────→ server
@@ -10,18 +10,18 @@
 //!     │   bytes: written, not flushed ←──── each answer ──────┘
 //! ```
 //!
-//! The kernel keeps the requests that a killed server had read, and sends them again when the next one
-//! asks for that (FUSE_NOTIFY_RESEND, Linux 6.9). The next server has the nodes, lookup counts and
-//! handles that the kernel knows, from the record ([`crate::ledger`]). A change that it finds executed
-//! there gets its answer from there; the store's state settles one that was only begun. Written bytes
-//! that the store lacks go to it, once it gives the file back to the mount's session. Where that can't
-//! be, the next write, sync or close of the file fails.
+//! The kernel keeps the requests that a killed server had read, and resends them when the next server asks
+//! for that (FUSE_NOTIFY_RESEND, Linux 6.9). The next server reads the nodes, lookup counts and handles that
+//! the kernel knows from the record ([`crate::ledger`]). If the record has the answer to a resent change,
+//! that answer is sent again. If the change was only begun, the store's state decides. Written bytes that the
+//! store lacks are appended, once the store gives the file back to the mount's session. If they can't be
+//! appended, the next write, sync or close of the file fails.
 //!
-//! The keeper does as little as possible, so that it lives. If servers are killed one after the other,
-//! it pauses longer each time, and at last unmounts. If its server ends by itself, or hands the mount
-//! over, it ends, too. If the keeper is killed, the server serves without one.
+//! The keeper does as little as possible, so that it isn't killed. If servers are killed one after the other,
+//! it pauses longer each time, and finally unmounts. If its server ends by itself, or hands the mount over,
+//! the keeper ends, too. If the keeper is killed, the server continues without one.
 //!
-//! The server must not touch its own mount: no server answers before it has begun.
+//! A server must not use its own mount: before it serves, no process would answer.
 
 mod link;
 
@@ -39,13 +39,14 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// Servers in a row that may be killed, each within [`STEADY`]. A request that kills every server must
-/// not do so for ever: the kernel sends it to each.
+/// Largest number of servers in a row that are killed within [`STEADY`]. The limit is for a request that
+/// kills every server, since the kernel resends it to each.
 const MOST_TRIES: u32 = 10;
-/// A server that served this long wasn't killed by what killed the one before.
+/// After a server that served for this long, the count of kills in a row starts again: another reason is
+/// likely.
 const STEADY: Duration = Duration::from_millis(500);
-/// Pauses between tries, doubled up to the second one. The first try begins at once, since programs
-/// wait. All together are 15 s.
+/// Pauses between starts: the first one, doubled each time up to the longest. The first restart has no pause,
+/// since programs wait. All pauses together take 15 s.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
@@ -56,7 +57,7 @@ pub struct Keeper {
     bytes: OwnedFd,
     device: Option<OwnedFd>,
     listener: Option<OwnedFd>,
-    /// Another process may have the mount.
+    /// Another process may have taken the mount over.
     handing: bool,
     /// Servers in a row that didn't serve for long.
     tries: u32,
@@ -65,24 +66,25 @@ pub struct Keeper {
 /// The end of one server.
 struct Ended {
     status: ExitStatus,
-    /// How long it served.
+    /// How long it served; `None` if it never did.
     served: Option<Duration>,
-    /// A signal for the keeper came.
+    /// The keeper got a signal, and asked the server to end.
     by_us: bool,
 }
 
 impl Keeper {
-    /// Of a mount on this directory: one that is to be made, or `taken` from another process.
+    /// A keeper for a mount on this directory: a new mount, or one that is `taken` over from another process.
     ///
     /// # Errors
-    /// There is no mount to take, or this process uses it.
+    /// There is no mount to take over, or this process uses it.
     pub fn new(directory: &Path, taken: bool) -> io::Result<Self> {
         let directory = if taken {
             let (directory, number) = place::served(directory)?;
             place::leave(&number)?;
             directory
         } else {
-            // A dead mount, which the server removes, has no name without links.
+            // A dead mount, which the server removes, can't be resolved. Then use the path without resolving
+            // links.
             directory.canonicalize().or_else(|_| std::path::absolute(directory))?
         };
         Ok(Self {
@@ -96,16 +98,17 @@ impl Keeper {
         })
     }
 
-    /// The mount's directory. Nobody may look at it between two servers.
+    /// The mount's directory. Don't access it between two servers: the access would block.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Starts processes of `command`, one after the other, that serve the mount until it ends. Their standard
-    /// input is for [`Link::receive`]. Calls `serving` when the first one serves. After `ends`, the server is asked to end.
+    /// Starts server processes with `command`, one after the other, until the mount ends. Their standard
+    /// input is for [`Link::receive`]. Calls `serving` once the first server serves. When `ends` completes,
+    /// asks the server to end.
     ///
     /// # Errors
-    /// No process can be started. The mount is gone then.
+    /// A process can't be started. Then the mount was unmounted.
     pub async fn keep(
         mut self,
         command: impl Fn() -> std::process::Command,
@@ -141,7 +144,7 @@ impl Keeper {
     ) -> io::Result<Ended> {
         let (mut end, theirs) = End::pair()?;
         command.stdin(theirs);
-        // First: the process may be killed before it reads.
+        // Send this first: the process may be killed before it reads it.
         end.hand(&self.record, &self.bytes, self.device.as_ref(), self.listener.as_ref())?;
         let mut child: Child = Command::from(command).spawn()?;
         let (mut since, mut by_us) = (None, false);
@@ -154,12 +157,13 @@ impl Keeper {
                 status = child.wait() => break status?,
                 () = ends() => {
                     by_us = true;
-                    // No signal: a supervisor may have sent the same one to both. It may have ended.
+                    // Don't use a signal: a supervisor may have sent the same signal to both. The send fails
+                    // if the server has ended.
                     let _ = end.ask_to_end();
                 }
             }
         };
-        // Messages that it sent before its end.
+        // Handle the messages that the server sent before its end.
         while let Some(message) = end.last() {
             self.hear(message, &mut since, serving)?;
         }
@@ -196,15 +200,16 @@ impl Keeper {
         }
     }
 
-    /// The pause before another server; None if there is to be none.
+    /// The pause before the next server; `None` if none is to be started.
     fn again(&mut self, ended: &Ended) -> Option<Duration> {
         let signal = ended.status.signal();
-        // One that never served may have found the store away.
+        // A server that failed before it served may have found the store unreachable: that counts as a
+        // failure, too.
         let failed = signal.is_some() || (ended.served.is_none() && !ended.status.success());
         let why = signal.map_or_else(|| ended.status.to_string(), |signal| format!("signal {signal}"));
         if self.device.is_none() && signal.is_some() {
             tracing::error!(
-                "{}: the mount's process ended ({why}), and left no mount to go on with",
+                "{}: the mount's process ended ({why}) before the keeper held the mount: can't restart it",
                 self.directory.display()
             );
         }
@@ -233,14 +238,14 @@ impl Keeper {
         })
     }
 
-    /// Ends the mount: programs with open files get an error.
+    /// Unmounts: programs with open files get an error.
     fn unmount(&mut self) {
-        // First, so that nothing waits for an answer.
+        // Close the device first, so that no program waits for an answer.
         if self.device.take().is_none() {
             return;
         }
         if let Err(error) = place::unmount(&self.directory, true) {
-            tracing::error!("unmounting {}: {error}", self.directory.display());
+            tracing::error!("can't unmount {}: {error}", self.directory.display());
         }
     }
 }

@@ -1,19 +1,19 @@
-//! The record of a serving mount, by which another process goes on if this one is killed.
+//! The record of a serving mount. If this process is killed, the next one continues with it.
 //!
 //! | kind | number | value |
 //! | --- | --- | --- |
 //! | mount | 0 | the directory, and secrets of this mount |
-//! | last | 0 to 2 | numbers up to this one may have been given to nodes, handles, files |
+//! | last | 0 to 2 | the largest number that may have been assigned to a node, a handle, a file |
 //! | node | node | its name, and the kernel's references |
 //! | file | file | node and user |
 //! | reading, written, failed | file | its reader's identity, unflushed range, lost bytes |
-//! | run | file and place in order | unpublished bytes of a PLFS file |
+//! | run | file and index | unpublished bytes of a PLFS file |
 //! | handle | handle | its file or directory, and the request that opened it |
 //! | hidden | node | the user that removed it |
 //! | request | request | a change that was begun, or its answer |
 //!
-//! Each value is written before the kernel gets the answer that it belongs to. Without a keeper, a
-//! ledger does nothing.
+//! Each value is written before the kernel gets the answer that it belongs to. Without a keeper, a ledger
+//! writes nothing.
 
 mod bytes;
 mod record;
@@ -33,10 +33,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use strait_store::SessionSecret;
 
-/// Numbers that are recorded as given at once: one entry for so many.
+/// Numbers that are recorded as assigned in advance: one entry in the record for this many numbers.
 const AHEAD: u64 = 1_024;
 
-/// Bits of a run's place in order, in its number. A PLFS file publishes long before 2^24 writes.
+/// A run's number has its index in this many low bits. A PLFS file publishes long before 2^24 writes.
 const RUN_BITS: u32 = 24;
 
 /// Kinds of values.
@@ -45,13 +45,13 @@ const RUN_BITS: u32 = 24;
 pub enum Kind {
     /// [`Mounted`].
     Mount = 1,
-    /// A [`Counter`]'s last number.
+    /// The largest number of a [`Counter`] that may have been assigned.
     Last,
     /// A node.
     Node,
     /// [`OpenFile`].
     File,
-    /// The identity of a file that is read.
+    /// The identity of a file that is open for reading.
     Reading,
     /// [`Written`].
     Written,
@@ -67,28 +67,28 @@ pub enum Kind {
     Run,
 }
 
-/// Counters whose numbers are never given again.
+/// Counters whose numbers are never reused.
 #[derive(Debug, Clone, Copy)]
 pub enum Counter {
-    /// Of nodes.
+    /// Numbers of nodes.
     Node,
-    /// Of handles.
+    /// Numbers of handles.
     Handle,
-    /// Of open files.
+    /// Numbers of open files.
     File,
 }
 
-/// The data that stays the same for all processes of a mount.
+/// The data that stays the same in all processes of a mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mounted {
     directory: Vec<u8>,
     secret: [u8; 32],
-    /// Of the names of removed files.
+    /// Makes the names of removed files unique.
     pub nonce: u64,
 }
 
 impl Mounted {
-    /// A new mount.
+    /// The data of a new mount.
     pub fn on(directory: &Path) -> io::Result<Self> {
         let (mut secret, mut nonce) = ([0; 32], [0; 8]);
         for random in [&mut secret[..], &mut nonce[..]] {
@@ -103,18 +103,19 @@ impl Mounted {
         OsStr::from_bytes(&self.directory).into()
     }
 
-    /// The session in which all its processes write: a store may give a file back to it.
+    /// The session in which all processes of the mount write. A store can give a killed process's file back
+    /// to it.
     pub fn session(&self) -> SessionSecret {
         SessionSecret(self.secret)
     }
 }
 
-/// How far a change has come.
+/// The progress of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// The store may have been asked.
+    /// The request may have been sent to the store.
     Begun,
-    /// Answered with nothing.
+    /// Answered without a value.
     Done,
     /// Answered with this node.
     Entry(u64),
@@ -129,20 +130,21 @@ pub struct OpenFile<W> {
     pub node: u64,
     /// The user.
     pub who: W,
-    /// PLFS keeps it.
+    /// The file is a PLFS container.
     pub logical: bool,
 }
 
-/// Bytes of a PLFS file that were written, and not published.
+/// Bytes of a PLFS file that were written but not published.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Run {
-    /// The same for all runs between two publications, and for no others of the file.
+    /// The mark of the publication period: all runs between two publications of the file have the same, and
+    /// other runs another.
     pub since: u64,
     /// Offset in the file.
     pub offset: u64,
-    /// Begin of the bytes in the file's ring.
+    /// Start of the bytes in the file's ring.
     pub place: u64,
-    /// Their number.
+    /// Number of bytes.
     pub length: u64,
     /// The request that wrote them.
     pub request: u64,
@@ -164,13 +166,13 @@ pub struct OpenHandle<H> {
     pub request: u64,
 }
 
-/// Writes the record.
+/// Writes the record, if a keeper holds one.
 #[derive(Debug, Default)]
 pub struct Ledger {
     record: Option<(Record, Bytes)>,
-    /// Set calls write nothing: the record has their values already, or no later process needs them.
+    /// If set, calls write nothing: the record has their values already, or no later process needs them.
     quiet: AtomicBool,
-    /// By [`Counter`].
+    /// The largest recorded number, by [`Counter`].
     given: [AtomicU64; 3],
 }
 
@@ -178,16 +180,17 @@ impl Ledger {
     /// A ledger of a new record.
     ///
     /// # Errors
-    /// The record can't be used.
+    /// The record can't be written.
     pub fn begin(record: OwnedFd, bytes: OwnedFd) -> io::Result<Self> {
         let (record, _) = Record::open(record.into())?;
         Ok(Self { record: Some((record, Bytes::new(bytes.into()))), ..Self::default() })
     }
 
-    /// A ledger that is quiet until [`Ledger::go_on`], and what its record has.
+    /// A ledger with an existing record, and the record's values. The ledger writes nothing until
+    /// [`Ledger::go_on`].
     ///
     /// # Errors
-    /// The record can't be used.
+    /// The record can't be read, or an earlier process marked it as incomplete.
     pub fn again(record: OwnedFd, bytes: OwnedFd) -> io::Result<(Self, Vec<Entry>)> {
         let (record, values) = Record::open(record.into())?;
         let ledger = Self { record: Some((record, Bytes::new(bytes.into()))), ..Self::default() };
@@ -202,12 +205,12 @@ impl Ledger {
         Ok((ledger, values))
     }
 
-    /// Writes from now on.
+    /// Starts to write.
     pub fn go_on(&self) {
         self.quiet.store(false, Ordering::Relaxed);
     }
 
-    /// Writes nothing any more.
+    /// Stops writing.
     pub fn stop(&self) {
         self.quiet.store(true, Ordering::Relaxed);
     }
@@ -230,17 +233,17 @@ impl Ledger {
         }
     }
 
-    /// Sets what stays the same.
+    /// Records the data that stays the same.
     pub fn mount(&self, mounted: &Mounted) {
         self.set(Kind::Mount, 0, mounted);
     }
 
-    /// The last number of a counter that may have been given.
+    /// The largest number of a counter that may have been assigned.
     pub fn last(&self, counter: Counter) -> u64 {
         self.given[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// A number is given.
+    /// Records that a number is assigned.
     pub fn gives(&self, counter: Counter, number: u64) {
         let given = &self.given[counter as usize];
         if self.of().is_some() && number > given.load(Ordering::Relaxed) {
@@ -250,7 +253,7 @@ impl Ledger {
         }
     }
 
-    /// A node has changed, or is gone.
+    /// Records that a node changed or, with `None`, was removed.
     pub fn node(&self, number: u64, node: Option<&impl Serialize>) {
         match node {
             Some(node) => self.set(Kind::Node, number, node),
@@ -258,39 +261,39 @@ impl Ledger {
         }
     }
 
-    /// A handle was opened by a request.
+    /// Records that a request opened a handle.
     pub fn handle(&self, number: u64, handle: impl Serialize, request: u64) {
         self.set(Kind::Handle, number, &OpenHandle { handle, request });
     }
 
-    /// A handle was closed.
+    /// Records that a handle was closed.
     pub fn no_handle(&self, number: u64) {
         self.remove(Kind::Handle, number);
     }
 
-    /// A node is about to be removed by this user, and is open.
+    /// Records that this user is about to remove a node that is open.
     pub fn hidden(&self, node: u64, who: &impl Serialize) {
         self.set(Kind::Hidden, node, who);
     }
 
-    /// A removed node is gone, or has its name again.
+    /// Records that a hidden node was removed, or has its name again.
     pub fn not_hidden(&self, node: u64) {
         self.remove(Kind::Hidden, node);
     }
 
-    /// A change has come so far.
+    /// Records the progress of a change.
     pub fn request(&self, request: u64, step: Step) {
         if request != 0 {
             self.set(Kind::Request, request, &step);
         }
     }
 
-    /// The kernel has the request's answer, so it won't send it again.
+    /// Forgets a request whose answer the kernel has received, so that it won't resend it.
     pub fn answered(&self, request: u64) {
         self.forget(Kind::Request, request);
     }
 
-    /// A value means nothing any more. The next process may still find it.
+    /// Forgets a value that has no meaning any more. The next process may still find it.
     pub fn forget(&self, kind: Kind, number: u64) {
         if let Some((record, _)) = self.of() {
             record.forget(key(kind, number));
@@ -302,7 +305,7 @@ fn key(kind: Kind, number: u64) -> Key {
     (kind as u8, number)
 }
 
-/// An open file's part of the ledger.
+/// The part of the ledger about one open file.
 #[derive(Debug, Clone)]
 pub struct Note {
     ledger: Arc<Ledger>,
@@ -310,7 +313,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// Of the file with this number.
+    /// The note of the file with this number.
     pub fn new(ledger: Arc<Ledger>, number: u64) -> Self {
         Self { ledger, number }
     }
@@ -320,12 +323,12 @@ impl Note {
         self.number
     }
 
-    /// The file is open.
+    /// Records that the file is open.
     pub fn open(&self, file: &OpenFile<impl Serialize>) {
         self.ledger.set(Kind::File, self.number, file);
     }
 
-    /// It is not, and all of its bytes are in the store, or their loss was reported.
+    /// Records that the file is closed: all of its bytes are in the store, or their loss was reported.
     pub fn closed(&self) {
         for kind in [Kind::File, Kind::Reading, Kind::Failed] {
             self.ledger.remove(kind, self.number);
@@ -333,7 +336,7 @@ impl Note {
         self.clean();
     }
 
-    /// The file that is open for reading.
+    /// Records the identity of the file that is open for reading.
     pub fn reading(&self, identity: Option<&[u8]>) {
         match identity {
             Some(identity) => self.ledger.set(Kind::Reading, self.number, &identity),
@@ -341,13 +344,14 @@ impl Note {
         }
     }
 
-    /// Written bytes were lost.
+    /// Records that written bytes were lost.
     pub fn failed(&self, why: &impl Serialize) {
         self.ledger.set(Kind::Failed, self.number, why);
         self.clean();
     }
 
-    /// Bytes are being written at `offset`. They count from [`Note::written`] on.
+    /// Stores written bytes. The next process uses them only after [`Note::written`] has recorded their
+    /// range.
     pub fn bytes(&self, offset: u64, data: &[u8]) {
         if let Some((record, bytes)) = self.ledger.of()
             && let Err(error) = bytes.write(self.number, offset, data)
@@ -356,7 +360,7 @@ impl Note {
         }
     }
 
-    /// The range that the store may lack, which began at `before` until now.
+    /// Records the range that the store may lack. Its start was `before` until now.
     pub fn written(&self, before: u64, written: Written) {
         self.ledger.set(Kind::Written, self.number, &written);
         if let Some((_, bytes)) = self.ledger.of() {
@@ -364,10 +368,10 @@ impl Note {
         }
     }
 
-    /// The bytes of a range that an earlier process wrote.
+    /// The stored bytes of a range that an earlier process wrote.
     ///
     /// # Errors
-    /// There are none.
+    /// The bytes aren't stored.
     pub fn recall(&self, written: &Written) -> io::Result<Vec<u8>> {
         match &self.ledger.record {
             Some((_, bytes)) => bytes.read(self.number, written.safe..written.end),
@@ -375,38 +379,38 @@ impl Note {
         }
     }
 
-    /// Whether a keeper has this.
+    /// Whether calls are recorded for a later process.
     pub fn is_kept(&self) -> bool {
         self.ledger.of().is_some()
     }
 
-    /// A PLFS file has unpublished bytes: the runs with this mark.
+    /// Records that a PLFS file has unpublished bytes: the runs with the mark `since`.
     pub fn unpublished(&self, since: u64) {
         self.ledger.set(Kind::Written, self.number, &Written { safe: since, end: 0, at_ms: 0, last: 0 });
     }
 
-    /// The next of these runs is written.
+    /// Records the next run of unpublished bytes.
     pub fn run(&self, index: u64, run: &Run, data: &[u8]) {
         self.bytes(run.place, data);
         self.ledger.set(Kind::Run, self.number << RUN_BITS | index, run);
     }
 
-    /// The bytes of a run that an earlier process wrote.
+    /// The stored bytes of a run that an earlier process wrote.
     ///
     /// # Errors
-    /// There are none.
+    /// The bytes aren't stored.
     pub fn recall_run(&self, run: &Run) -> io::Result<Vec<u8>> {
         let end = run.place.saturating_add(run.length);
         self.recall(&Written { safe: run.place, end, at_ms: 0, last: 0 })
     }
 
-    /// All runs are published.
+    /// Records that all runs are published.
     pub fn published(&self, runs: u64) {
         self.clean();
         (0..runs).for_each(|index| self.ledger.forget(Kind::Run, self.number << RUN_BITS | index));
     }
 
-    /// The store has all bytes, or they are lost.
+    /// Records that no written bytes need to be kept: the store has them, or they are lost.
     pub fn clean(&self) {
         self.ledger.remove(Kind::Written, self.number);
         if let Some((_, bytes)) = self.ledger.of() {
@@ -414,7 +418,7 @@ impl Note {
         }
     }
 
-    /// A write was executed.
+    /// Records that a write was executed.
     pub fn done(&self, request: u64) {
         self.ledger.request(request, Step::Done);
     }

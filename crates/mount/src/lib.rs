@@ -1,4 +1,4 @@
-//! Any store as a directory of this host, by FUSE.
+//! Mounts any store on a directory of this host, through FUSE.
 //!
 //! ```text
 //!   programs ── kernel ── /dev/fuse
@@ -10,12 +10,12 @@
 //!                                        a store's file          a container of PLFS
 //! ```
 //!
-//! Plain files have what their store can: they are written from the begin on and appended to. Files
-//! whose names match a pattern are containers of PLFS, with writes at any place by any number of
-//! writers.
+//! Plain files support what their store supports: programs write them from the start to the end, and append.
+//! Files whose names match a pattern are PLFS containers: any number of writers can write them, at any
+//! offset.
 //!
-//! Another process may take the mount over while programs use it: [`Mount::take_over`]. With a
-//! [`Keeper`], the mount survives the kill of its process: [`Mount::go_on`].
+//! Another process can take the mount over while programs use it: [`Mount::take_over`]. With a [`Keeper`],
+//! the mount survives the kill of its process: [`Mount::go_on`].
 //!
 //! This room must never: read flags; name a store; act for another user than [`Identity`] says; answer a
 //! write before it is in order with those before it; report a failed write as success at close(2).
@@ -62,17 +62,17 @@ use std::time::Duration;
 use strait_store::{FileSystem, StorePath};
 use tokio::net::UnixListener;
 
-/// Threads that receive requests. Each only starts a task; two keep one from waiting for the other's
-/// copy of a write.
+/// Threads that receive requests. Each only starts a task. With two, a thread needn't wait while the other
+/// copies the bytes of a write.
 const THREADS: usize = 2;
-/// Within this time, a process has read the requests that the kernel sends again: they come before all
-/// others.
+/// Time within which a process has read the requests that the kernel resends: the kernel sends them before
+/// all others.
 const RESENT: Duration = Duration::from_secs(10);
-/// Pause after a failed accept, such as for want of descriptors.
+/// Pause after a failed accept, for example if descriptors are used up.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// Pause after a refusal, which is logged: any user of the host may ask.
+/// Pause after a refused request for the mount, which is logged: any user of the host can send one.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
-/// Pause between attempts to unmount a directory in use.
+/// Pause between attempts to unmount a directory that is in use.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 
 /// How a store is mounted.
@@ -80,9 +80,9 @@ const TRY_EVERY: Duration = Duration::from_millis(200);
 pub struct Options {
     /// The source that mount(8) and df(1) show.
     pub source: String,
-    /// Let all users of this host use the mount, as themselves. Only with [`Identity::Caller`].
+    /// Let all users of this host use the mount, each as themselves. Only with [`Identity::Caller`].
     pub allow_other: bool,
-    /// Behaviour.
+    /// The mount's behaviour.
     pub settings: Settings,
 }
 
@@ -93,9 +93,9 @@ pub struct Mount {
     gate: Arc<Gate>,
     directory: PathBuf,
     terms: Terms,
-    /// Another descriptor of the session's device, to hand over.
+    /// Another descriptor of the session's device, for a hand-over.
     device: OwnedFd,
-    /// For the next process, from the one before.
+    /// The listening socket that an earlier process handed over.
     listener: Mutex<Option<UnixListener>>,
     link: Option<Link>,
     session: BackgroundSession,
@@ -106,7 +106,7 @@ impl Mount {
     /// keeper's `link`, the mount survives the kill of this process, if the kernel allows it.
     ///
     /// # Errors
-    /// The directory can't be mounted on, or FUSE isn't there.
+    /// The directory can't be mounted on, or FUSE isn't available.
     pub fn begin(
         store: Arc<dyn FileSystem>,
         root: StorePath,
@@ -141,12 +141,12 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Goes on with the mount that another process of the same user serves on a directory. That process
-    /// ends, and programs that use the mount only wait meanwhile. Source, user, patterns and
-    /// `read_only` must be the same.
+    /// Takes over the mount that another process of the same user serves on a directory. That process ends.
+    /// Programs that use the mount wait during the hand-over. Source, user, patterns and `read_only` must be
+    /// the same.
     ///
     /// # Errors
-    /// There is no such mount, or its process refuses. It then goes on serving.
+    /// There is no such mount, or its process refuses. Then that process continues to serve.
     pub async fn take_over(
         store: Arc<dyn FileSystem>,
         root: StorePath,
@@ -178,11 +178,11 @@ impl Mount {
         Ok(Self { core, gate, directory, terms, device, listener, link, session })
     }
 
-    /// Goes on with the mount of a process that was killed, as its keeper kept it. Programs that use the
-    /// mount only wait meanwhile.
+    /// Continues the mount of a process that was killed, with the data that its keeper holds. Programs that
+    /// use the mount wait until this process serves.
     ///
     /// # Errors
-    /// The record doesn't suffice.
+    /// The keeper holds no mount, or the record is incomplete or contradicts itself.
     pub async fn go_on(
         store: Arc<dyn FileSystem>,
         root: StorePath,
@@ -190,7 +190,7 @@ impl Mount {
         mut link: Link,
     ) -> io::Result<Self> {
         let (Some([record, bytes]), Some(device)) = (link.memory.take(), link.device.take()) else {
-            return Err(io::Error::other("the keeper has no mount"));
+            return Err(io::Error::other("the keeper holds no mount"));
         };
         let (ledger, values) = Ledger::again(record, bytes)?;
         let found = Found::read(&ledger, &values)?;
@@ -205,7 +205,7 @@ impl Mount {
         ledger.go_on();
         core.forget_stale();
         if let Err(error) = resume::resend(&device) {
-            tracing::debug!(%error, "no requests come again"); // it was unmounted meanwhile
+            tracing::debug!(%error, "no request is resent"); // the mount was unmounted
         }
         let session = session.spawn()?;
         link.serves(None);
@@ -223,10 +223,10 @@ impl Mount {
         Ok(Self { core, gate, directory, terms, device, listener, link: Some(link), session })
     }
 
-    /// Waits until another process has taken the mount over. Then only [`Mount::leave`] may follow.
+    /// Waits until another process has taken the mount over. Then the caller must call only [`Mount::leave`].
     pub async fn taken_over(&self) {
         let inherited = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Dropped with this future, so that a later mount finds its name free.
+        // Dropped with this future, so that a later mount can use the socket's name.
         let listener = match inherited {
             Some(listener) => listener,
             None => {
@@ -241,14 +241,14 @@ impl Mount {
             let peer = match listener.accept().await {
                 Ok((peer, _)) => peer,
                 Err(error) => {
-                    tracing::warn!("accepting a process that asks for the mount: {error}");
+                    tracing::warn!("can't accept a process that asks for the mount: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
             match exchange::offer(peer, &self.terms, LIMITS, || self.pause(&listener)).await {
                 Ok(()) => return,
-                Err(why) => tracing::warn!("another process asked for the mount, and didn't get it: {why}"),
+                Err(why) => tracing::warn!("another process asked for the mount, but can't have it: {why}"),
             }
             if let Some(link) = &self.link {
                 link.keeps();
@@ -257,13 +257,13 @@ impl Mount {
         }
     }
 
-    /// Reads no more requests, answers all, and closes all writers.
+    /// Stops reading requests, answers all requests that were read, and closes all writers.
     async fn pause<'a>(&'a self, listener: &'a UnixListener) -> Result<Offer<'a, gate::Closed>, String> {
         let guard = self.gate.close(THREADS, || gate::knock(&self.directory)).await;
         let core = self.core.clone();
-        // A task of its own, since a close that is dropped half-way may lose bytes.
+        // Run it as a separate task: a close that is dropped half-way could lose bytes.
         let closing = tokio::spawn(async move { core.close_writers().await });
-        closing.await.map_err(|error| format!("closing files: {error}"))??;
+        closing.await.map_err(|error| format!("can't close files: {error}"))??;
         let descriptors = [self.device.as_fd(), listener.as_fd()];
         if let Some(link) = &self.link {
             link.hands();
@@ -271,27 +271,27 @@ impl Mount {
         Ok(Offer { state: self.core.state().await, descriptors, guard })
     }
 
-    /// Ends without unmounting.
+    /// Ends the process's part of the mount, without unmounting.
     pub fn leave(self) {
-        // Dropping it would unmount, if fusermount3 mounted.
+        // Dropping the session would unmount, if fusermount3 mounted.
         std::mem::forget(self.session);
     }
 
-    /// The directory, without links.
+    /// The directory, with links resolved.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Whether umount(8), or an abort of the connection, ended the mount.
+    /// Whether umount(8), or an abort of the FUSE connection, ended the mount.
     pub fn has_ended(&self) -> bool {
         self.session.guard.is_finished()
     }
 
-    /// Writes out all files, and unmounts. A directory in use is detached after some seconds: open
-    /// files then fail.
+    /// Writes all files to the store, and unmounts. A directory that is in use is detached after some
+    /// seconds: then operations on open files fail.
     ///
     /// # Errors
-    /// The directory stays mounted.
+    /// The directory can't be unmounted, and stays mounted.
     pub async fn end(self) -> io::Result<()> {
         self.core.settle_all().await;
         if self.has_ended() {
@@ -312,7 +312,7 @@ impl Mount {
             if !told {
                 told = true;
                 tracing::warn!(
-                    "{} is in use ({} open files); it is detached in {} s",
+                    "{} is in use ({} open files); it will be detached in {} s",
                     self.directory.display(),
                     self.core.open_handles(),
                     place::IN_USE.as_secs()
@@ -320,13 +320,13 @@ impl Mount {
             }
             tokio::time::sleep(TRY_EVERY).await;
         }
-        // Those that were open until now.
+        // Settle the files that were open until now.
         self.core.settle_all().await;
         Ok(())
     }
 }
 
-/// The record of a new mount.
+/// Begins the record of a new mount.
 fn kept(link: Option<&mut Link>, directory: &Path) -> io::Result<Kept> {
     let Some([record, bytes]) = link.and_then(|link| link.memory.take()) else { return Ok(Kept::default()) };
     let (ledger, mounted) = (Ledger::begin(record, bytes)?, Mounted::on(directory)?);
@@ -334,14 +334,14 @@ fn kept(link: Option<&mut Link>, directory: &Path) -> io::Result<Kept> {
     Ok(Kept { ledger: Arc::new(ledger), mounted: Some(mounted), ..Kept::default() })
 }
 
-/// Passes the mount on to the keeper, if the kernel can send requests again.
+/// Hands the mount's descriptor to the keeper, if the kernel can resend requests.
 fn survives(link: Option<&Link>, device: &OwnedFd, ledger: &Ledger) {
     let Some(link) = link else { return };
-    // No request was read yet, so this only asks whether the kernel can.
+    // No request was read yet, so this resends nothing. It only tests whether the kernel supports it.
     match resume::resend(device) {
         Ok(()) => link.serves(Some(device.as_fd())),
         Err(error) => {
-            tracing::warn!("the mount won't survive a kill of its process: that takes Linux 6.9 ({error})");
+            tracing::warn!("the mount won't survive a kill of its process: this needs Linux 6.9 ({error})");
             ledger.stop();
             link.serves(None);
         }
@@ -355,7 +355,7 @@ fn config(options: &Options) -> Config {
     config
 }
 
-/// Listens for the next process. A mount without that works, but can't be handed over.
+/// Listens for the next process. A mount works without the socket, but can't be handed over.
 async fn listen(directory: &Path) -> UnixListener {
     let mut told = false;
     loop {

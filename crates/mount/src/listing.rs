@@ -1,4 +1,4 @@
-//! An open directory: the store's listing as the kernel asks for it, in parts, with steps back.
+//! An open directory: reads the store's listing in parts, as the kernel requests it, and can step back.
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use strait_store::{FileStatus, FileSystem, Principal, Result, StorePath};
 
-/// Entries that are kept for a step back: the kernel asks again for those of its last request that the
-/// program had no room for, and a request has at most some 200.
+/// Number of entries kept for stepping back. The kernel repeats its last request if the program had no room
+/// for all entries, and a request has at most about 200 entries.
 const KEPT: usize = 1_024;
 
 /// An open directory.
@@ -17,35 +17,35 @@ pub struct Listing {
     who: Principal,
     path: StorePath,
     stream: Option<BoxStream<'static, Result<FileStatus>>>,
-    /// When the store began to list.
+    /// When the store began the listing.
     began: Instant,
-    /// The last entries, the first of which has the number `first`.
+    /// The latest entries. The first of them has the number `first`.
     kept: VecDeque<FileStatus>,
     first: u64,
-    /// Number of the next entry to give.
+    /// Number of the next entry to return.
     next: u64,
-    /// The store has no more.
+    /// The store has no further entries.
     ended: bool,
 }
 
 impl Listing {
-    /// A listing of `path` that hasn't begun.
+    /// A listing of `path` that hasn't started.
     pub fn new(store: Arc<dyn FileSystem>, who: Principal, path: StorePath) -> Self {
         let (stream, began, kept) = (None, Instant::now(), VecDeque::new());
         Self { store, who, path, stream, began, kept, first: 0, next: 0, ended: false }
     }
 
-    /// No entry is older than this.
+    /// All entries were read after this time.
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// For whom it is, and its path.
+    /// The user of the listing, and its path.
     pub fn of(&self) -> (&Principal, &StorePath) {
         (&self.who, &self.path)
     }
 
-    /// Goes to the entry of this number. From the begin on, the store lists the directory again.
+    /// Moves to the entry with this number. Moving to the start makes the store list the directory again.
     pub async fn seek(&mut self, number: u64) -> Result<()> {
         if number == 0 || number < self.first {
             self.begin_again();
@@ -61,7 +61,8 @@ impl Listing {
         (self.first, self.next) = (0, 0);
     }
 
-    /// The next entry, and the number of the one after it. After an error, seek the entry again.
+    /// The next entry, and the number of the one after it. After an error, call [`Listing::seek`] for the
+    /// same entry again.
     pub async fn next(&mut self) -> Result<Option<(u64, FileStatus)>> {
         let place = (self.next - self.first) as usize;
         if let Some(entry) = self.kept.get(place) {
@@ -79,7 +80,7 @@ impl Listing {
             self.ended = true;
             return Ok(None);
         };
-        // A stream ends with its first error.
+        // A stream ends after its first error, so start a new one.
         let entry = entry.inspect_err(|_| self.begin_again())?;
         self.kept.push_back(entry.clone());
         if self.kept.len() > KEPT {
@@ -90,7 +91,7 @@ impl Listing {
         Ok(Some((self.next, entry)))
     }
 
-    /// The last entry wasn't taken.
+    /// Steps back: the caller had no room for the latest entry.
     pub fn back(&mut self) {
         self.next = self.next.saturating_sub(1).max(self.first);
     }

@@ -1,9 +1,9 @@
-//! An open logical file of PLFS: read and written anywhere, by this mount and others.
+//! An open logical file of PLFS: this mount and other writers can read and write it at any offset.
 //!
 //! ```text
-//!   write ──→ a writer of this mount's own (a log in the container)
+//!   write ──→ this mount's own writer (a log in the container)
 //!        ├──→ overlay: the same bytes, until a sync publishes them
-//!        └──→ note: the same, for the next process if this one is killed
+//!        └──→ note: the same bytes, for the next process if this one is killed
 //!   read ───→ overlay over a reader of the bytes published before
 //! ```
 
@@ -18,54 +18,55 @@ use strait_plfs::{Container, Reader, Writer};
 use strait_store::budget::Reserved;
 use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
 
-/// Bytes that are written before they are published, 32 MiB: a publication costs some round trips.
+/// Largest number of unpublished bytes, 32 MiB: a publication costs some round trips.
 const MOST_BYTES: usize = 32 << 20;
-/// Of them, a file has 1 MiB, the largest write of the kernel, without asking the mount's memory for
-/// written bytes. It asks for the others in steps of 4 MiB. Without another step, it publishes.
+/// The first 1 MiB of them, the kernel's largest write, needs no memory from [`Access::memory`]. The file
+/// reserves memory for further bytes in steps of 4 MiB. If a reservation fails, the file publishes.
 const OWN_BYTES: usize = 1 << 20;
 const STEP: usize = 4 << 20;
-/// Writes before a publication: each takes memory, too.
+/// Largest number of unpublished writes: each takes memory, too.
 const MOST_RUNS: usize = 65_536;
 
-/// Writers that one publication goes through, if each fails.
+/// Largest number of writers that one publication tries, if each fails.
 const MOST_TRIES: u32 = 3;
 
-/// A logical file that is open here, by any number of handles.
+/// A logical file that is open here, with any number of handles.
 pub struct Logical {
     note: Note,
-    /// The container's identity, whatever its path.
+    /// The container's identity, which doesn't depend on its path.
     id: [u8; 16],
     state: Arc<tokio::sync::Mutex<State>>,
 }
 
-/// Its lock is held while the file gets another path.
+/// The file's state. Its lock is held while the file's path changes.
 pub struct State {
     access: Access,
-    /// Of the file's current path.
+    /// The container at the file's current path.
     container: Container,
     writer: Option<Writer>,
     overlay: Overlay,
-    /// A step each.
+    /// Reserved memory, one [`STEP`] each.
     memory: Vec<Reserved>,
-    /// Of what was published; None if that is to be read again.
+    /// A reader of the published bytes; `None` if they must be read again.
     base: Option<Arc<Reader>>,
     length: u64,
-    /// The runs of bytes that the note has: their mark, their number, and their bytes.
+    /// About the runs that the note has: their mark, their number, and their total bytes.
     since: Option<u64>,
     runs: u64,
     noted: u64,
 }
 
 impl Logical {
-    /// A file in a container.
+    /// An open file of a container.
     pub fn new(access: Access, container: Container) -> Self {
         Self::of(State::new(access, container))
     }
 
-    /// A file that a killed process had open, with the runs of bytes that it hadn't published, in order.
+    /// A file that a killed process had open, with the runs of bytes that it hadn't published, in the order
+    /// of the writes.
     ///
     /// # Errors
-    /// The bytes are lost.
+    /// The record lacks bytes of these runs: they are lost.
     pub fn again(access: Access, container: Container, runs: &[Run]) -> Result<Self> {
         let mut state = State::new(access, container);
         let lost = |why: String| {
@@ -99,12 +100,12 @@ impl Logical {
         &self.note
     }
 
-    /// The state, for a change of the file's name or times.
+    /// Locks the state, for a change of the file's name or times.
     pub async fn lock(&self) -> tokio::sync::OwnedMutexGuard<State> {
         self.state.clone().lock_owned().await
     }
 
-    /// Up to `length` bytes from `offset`.
+    /// Reads up to `length` bytes from `offset`.
     pub async fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
         let (patience, base, runs, end) = {
             let mut state = self.state.lock().await;
@@ -125,7 +126,8 @@ impl Logical {
         Ok(compose(offset, end, below, &runs))
     }
 
-    /// Writes at `at`, or at the end. The request's number is 0 if it can't come again.
+    /// Writes at offset `at`, or at the end if it is `None`. `request` is the request's number, or 0 if the
+    /// kernel can't resend it.
     pub async fn write(&self, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
         let mut state = self.state.lock().await;
         state.write(at, data, request).await?;
@@ -133,14 +135,14 @@ impl Logical {
         Ok(())
     }
 
-    /// The length, with all bytes written here.
+    /// The length, including the bytes written here.
     pub async fn length(&self) -> Result<u64> {
         let mut state = self.state.lock().await;
         state.base().await?;
         Ok(state.length)
     }
 
-    /// Looks again at what others published, unless something was written here meanwhile.
+    /// Makes the next read show what others published, unless this file has unpublished bytes itself.
     pub async fn refresh(&self) {
         let mut state = self.state.lock().await;
         if state.overlay.is_empty() {
@@ -185,14 +187,14 @@ impl State {
         }
     }
 
-    /// Has the note have these bytes, too.
+    /// Adds these bytes to the note.
     fn note(&mut self, offset: u64, data: &Bytes, request: u64) {
         let note = &self.access.note;
         if data.is_empty() || !note.is_kept() {
             return;
         }
         let since = *self.since.get_or_insert_with(|| {
-            // The mark of a later publication's runs is another one, also in the next process.
+            // A timestamp: the runs of a later publication get another mark, even in the next process.
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let since = now.as_nanos() as u64;
             note.unpublished(since);
@@ -207,21 +209,22 @@ impl State {
     async fn write(&mut self, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
         let offset = match at {
             Some(at) => at,
-            // Only an append needs to know what is there.
+            // Only an append needs the current end.
             None => {
                 self.base().await?;
                 self.length
             }
         };
         let Some(end) = offset.checked_add(data.len() as u64) else {
-            return fail(ErrorKind::InvalidArgument, "beyond the longest file");
+            return fail(ErrorKind::InvalidArgument, "the write ends beyond the largest possible offset");
         };
-        // A failed publication leaves its bytes here. They must not grow under a program that ignores errors.
+        // After a failed publication, its bytes stay here. They must not grow without limit if a program
+        // ignores errors.
         let has_place = self.noted + data.len() as u64 <= RING && self.runs < MOST_RUNS as u64;
         if !has_place || self.is_full() {
             self.sync().await?;
         }
-        // First, so that another writer writes these bytes, too.
+        // Add them to the overlay first: if the writer fails, the next one writes these bytes, too.
         self.overlay.write(offset, data.clone());
         self.note(offset, &data, request);
         let written = match &mut self.writer {
@@ -245,8 +248,8 @@ impl State {
         }
     }
 
-    /// Begins a writer with all unpublished bytes. Writers of one rank are told apart by their nonces;
-    /// the mount's process is for people.
+    /// Opens a writer, and writes all unpublished bytes. The nonces tell writers with the same rank apart.
+    /// The rank is the mount's process id, for people's information.
     async fn begin(&mut self) -> Result<()> {
         let (patience, container, overlay) = (self.access.patience, &self.container, &self.overlay);
         let written = patience.with(|| async {
@@ -273,7 +276,7 @@ impl State {
         Ok(base)
     }
 
-    /// Publishes what was written here.
+    /// Publishes the bytes written here.
     pub async fn sync(&mut self) -> Result<()> {
         if self.overlay.is_empty() {
             return Ok(());
@@ -290,7 +293,7 @@ impl State {
         Ok(())
     }
 
-    /// No bytes are here alone any more.
+    /// Drops the local copies, since all bytes are published.
     fn published(&mut self) {
         self.overlay.clear();
         self.access.note.published(self.runs);
@@ -299,7 +302,7 @@ impl State {
         self.base = None;
     }
 
-    /// Whether written bytes must be published before there are more of them.
+    /// Whether the unpublished bytes must be published before further writes.
     fn is_full(&mut self) -> bool {
         let bytes = self.overlay.bytes();
         while bytes >= OWN_BYTES + self.memory.len() * STEP && bytes < MOST_BYTES {
@@ -311,7 +314,7 @@ impl State {
         bytes >= MOST_BYTES || self.overlay.len() >= MOST_RUNS
     }
 
-    /// Publishes what was written here, and ends the writer.
+    /// Publishes the bytes written here, and ends the writer.
     pub async fn close(&mut self) -> Result<()> {
         self.sync().await?;
         match self.writer.take() {
@@ -320,21 +323,21 @@ impl State {
         }
     }
 
-    /// The file has another path from now on. Bytes of a writer that isn't closed go to a new one.
+    /// The file has another path from now on. Unpublished bytes of an open writer go to a new writer.
     pub fn moved(&mut self, path: &StorePath) {
         self.writer = None;
         self.container.moved(path);
         self.base = None;
     }
 
-    /// After a writer's failure, writes the unpublished bytes with another one. They stay here if that
-    /// fails, too, so that a later sync or close may publish them.
+    /// After a writer's failure, writes the unpublished bytes with another writer. If that fails, too, they
+    /// stay here, so that a later sync or close can publish them.
     async fn again(&mut self, error: Error) -> Result<()> {
         self.writer = None;
         if !may_be_reopened(&error) || error.kind() == ErrorKind::NotFound {
             return Err(error);
         }
-        tracing::info!(%error, path = %self.container.path(), "a writer failed; going on with another");
+        tracing::info!(%error, path = %self.container.path(), "a writer failed; continuing with another");
         self.begin().await
     }
 }

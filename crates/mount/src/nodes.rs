@@ -1,7 +1,7 @@
 //! The nodes that the kernel knows, and their names.
 //!
-//! A node's number is never given again. Its path comes from its parents' names, so renaming a
-//! directory is one change. A node without a name was removed, or replaced by another.
+//! A node's number is never reused. A node's path comes from its parents' names, so renaming a directory is
+//! one change. A node without a name was removed, or replaced by another node.
 
 use crate::ledger::{Counter, Ledger};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,8 @@ use strait_store::{Result, StorePath};
 /// The number of the mount's own directory (FUSE_ROOT_ID).
 pub const ROOT: u64 = 1;
 
-/// A file's state at an opening. While it stays the same, the bytes in the kernel's cache are valid.
+/// A file's state when it was opened. If it is the same at the next opening, the bytes in the kernel's cache
+/// are still valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// Last modification, in milliseconds since 1970.
@@ -25,22 +26,22 @@ pub struct Version {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Node {
     parent: u64,
-    /// None once its name is gone.
+    /// `None` once the node has no name.
     name: Option<Box<str>>,
-    /// References of the kernel.
+    /// Number of references that the kernel holds.
     lookups: u64,
-    /// Open handles, and named or open children.
+    /// Number of open handles, and of children that have a name or are in use.
     #[serde(skip)]
     uses: u64,
     /// Last change of attributes or name by this mount.
     changed: Option<SystemTime>,
     version: Option<Version>,
-    /// When its file's length was last changed or settled by this process.
+    /// When this process last changed the file's length or wrote its bytes to the store.
     #[serde(skip)]
     written: Option<Instant>,
 }
 
-/// All nodes, for another process of the mount.
+/// All nodes, in a form for another process of the mount.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Known {
     last: u64,
@@ -48,10 +49,10 @@ pub struct Known {
 }
 
 impl Known {
-    /// Nodes as [`Ledger::node`] recorded them; numbers up to `last` may have been given.
+    /// The nodes as [`Ledger::node`] recorded them. Numbers up to `last` may have been assigned.
     ///
     /// # Errors
-    /// A record makes no sense.
+    /// A node's record can't be parsed.
     pub fn recorded<'a>(last: u64, recorded: impl Iterator<Item = (u64, &'a [u8])>) -> std::io::Result<Self> {
         let mut nodes = vec![(ROOT, Node::own())];
         for (number, bytes) in recorded {
@@ -66,7 +67,7 @@ impl Known {
 }
 
 impl Node {
-    /// The mount's own directory, as the kernel knows it at first.
+    /// The mount's own directory, as the kernel knows it at the start.
     fn own() -> Self {
         Self { parent: ROOT, name: None, lookups: 1, uses: 0, changed: None, version: None, written: None }
     }
@@ -75,7 +76,7 @@ impl Node {
 /// All nodes.
 #[derive(Debug)]
 pub struct Nodes {
-    /// Has each node as it is, but for its uses.
+    /// Records each node, except its uses.
     ledger: Arc<Ledger>,
     /// The store's path of the mount's own directory.
     root: StorePath,
@@ -85,7 +86,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Only the mount's own directory, which is `root` in the store.
+    /// Nodes with only the mount's own directory, which is `root` in the store.
     pub fn new(root: StorePath, ledger: Arc<Ledger>) -> Self {
         let nodes = HashMap::from([(ROOT, Node::own())]);
         Self { ledger, root, nodes, by_name: HashMap::new(), last: ROOT }
@@ -101,17 +102,17 @@ impl Nodes {
         self.nodes.keys().for_each(|number| self.record(*number));
     }
 
-    /// All nodes, without the uses of handles.
+    /// All nodes, without the uses by handles.
     pub fn known(&self) -> Known {
         let mut nodes: Vec<_> = self.nodes.iter().map(|(number, node)| (*number, node.clone())).collect();
         nodes.sort_by_key(|(number, _)| *number);
         Known { last: self.last, nodes }
     }
 
-    /// The nodes that another process knew. Its handles are to be added, by [`Nodes::use_more`].
+    /// The nodes that another process knew. The caller adds the uses by its handles with [`Nodes::use_more`].
     ///
     /// # Errors
-    /// They are no tree.
+    /// The nodes don't form a tree.
     pub fn again(
         root: StorePath,
         ledger: Arc<Ledger>,
@@ -132,7 +133,7 @@ impl Nodes {
                 return Err("a node's number is wrong");
             }
         }
-        // All must be reached from the root: paths are found by going up to it.
+        // Check that all nodes are reachable from the root: paths are built by walking up to it.
         let (mut found, mut below) = (0, vec![ROOT]);
         while let Some(number) = below.pop() {
             let own = children.remove(&number).unwrap_or_default();
@@ -144,7 +145,7 @@ impl Nodes {
         if found == all.nodes.len() { Ok(all) } else { Err("a node has no parent") }
     }
 
-    /// The store's path of a node; None if its name is gone.
+    /// The store's path of a node; `None` if the node has no name any more.
     pub fn path(&self, number: u64) -> Option<Result<StorePath>> {
         let mut names = Vec::new();
         let mut at = number;
@@ -166,7 +167,7 @@ impl Nodes {
         self.by_name.get(&(parent, name.into())).copied()
     }
 
-    /// The number of an entry, which the kernel gets to know once more.
+    /// The number of an entry. Adds a reference of the kernel to it.
     pub fn looked_up(&mut self, parent: u64, name: &str) -> u64 {
         let key = (parent, Box::from(name));
         if let Some(number) = self.by_name.get(&key) {
@@ -188,7 +189,7 @@ impl Nodes {
         self.last
     }
 
-    /// The kernel forgets a node `times`.
+    /// Removes `times` references of the kernel to a node.
     pub fn forget(&mut self, number: u64, times: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.lookups = node.lookups.saturating_sub(times);
@@ -197,14 +198,14 @@ impl Nodes {
         self.collect(number);
     }
 
-    /// A handle of the node was opened.
+    /// Records that a handle of the node was opened.
     pub fn use_more(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.uses += 1;
         }
     }
 
-    /// A handle of the node was closed.
+    /// Records that a handle of the node was closed.
     pub fn use_less(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.uses = node.uses.saturating_sub(1);
@@ -212,13 +213,13 @@ impl Nodes {
         self.collect(number);
     }
 
-    /// Removes all nodes without references: the request that would have, was lost with its process.
+    /// Removes all nodes without references. Their removal was lost when the earlier process was killed.
     pub fn collect_all(&mut self) {
         let numbers: Vec<u64> = self.nodes.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.collect(number));
     }
 
-    /// Removes nodes without references, upwards.
+    /// Removes a node without references, and then its parents that have none any more.
     fn collect(&mut self, number: u64) {
         let mut at = number;
         while at != ROOT
@@ -238,7 +239,7 @@ impl Nodes {
         }
     }
 
-    /// An entry was removed, or replaced.
+    /// Records that an entry was removed or replaced.
     pub fn unlink(&mut self, parent: u64, name: &str) {
         if let Some(number) = self.by_name.remove(&(parent, name.into()))
             && let Some(node) = self.nodes.get_mut(&number)
@@ -249,7 +250,7 @@ impl Nodes {
         }
     }
 
-    /// An entry got another name, and replaced the entry that had it.
+    /// Records that an entry got another name, and replaced the entry with that name.
     pub fn rename(&mut self, from: (u64, &str), to: (u64, &str)) {
         self.unlink(to.0, to.1);
         let Some(number) = self.by_name.remove(&(from.0, from.1.into())) else { return };
@@ -272,12 +273,12 @@ impl Nodes {
         }
     }
 
-    /// The last change of the node by this mount.
+    /// Time of the last change of the node by this mount.
     pub fn changed(&self, number: u64) -> Option<SystemTime> {
         self.nodes.get(&number)?.changed
     }
 
-    /// Whether a file is opened in the version of its last opening; remembers this one.
+    /// Whether a file has the same version as at its last opening. Remembers this version.
     pub fn same_version(&mut self, number: u64, version: Version) -> bool {
         let Some(node) = self.nodes.get_mut(&number) else { return false };
         if node.version.as_ref() == Some(&version) {
@@ -288,19 +289,19 @@ impl Nodes {
         false
     }
 
-    /// The store's record of the file changes: lists from before are old.
+    /// Records that the file's status in the store changes: entries that were listed before are out of date.
     pub fn write(&mut self, number: u64) {
         if let Some(node) = self.nodes.get_mut(&number) {
             node.written = Some(Instant::now());
         }
     }
 
-    /// Whether the file was written since then.
+    /// Whether the file was written after `then`.
     pub fn is_written_since(&self, number: u64, then: Instant) -> bool {
         self.nodes.get(&number).and_then(|node| node.written).is_some_and(|written| written >= then)
     }
 
-    /// The bytes of the file change.
+    /// Records that the file's bytes change, so that the kernel's cache of them isn't valid any more.
     pub fn forget_version(&mut self, number: u64) {
         self.write(number);
         if let Some(node) = self.nodes.get_mut(&number)
@@ -310,7 +311,7 @@ impl Nodes {
         }
     }
 
-    /// Whether a node has this entry, or is beneath it.
+    /// Whether the node is this entry, or is beneath it.
     pub fn is_at_or_beneath(&self, number: u64, (parent, name): &(u64, Box<str>)) -> bool {
         let mut at = number;
         while at != ROOT
@@ -325,13 +326,13 @@ impl Nodes {
         false
     }
 
-    /// The directory that a node is in, and its name there.
+    /// The directory that contains a node, and the node's name there.
     pub fn entry(&self, number: u64) -> Option<(u64, Box<str>)> {
         let node = self.nodes.get(&number)?;
         Some((node.parent, node.name.clone()?))
     }
 
-    /// Whether `number` is `above`, or beneath it.
+    /// Whether `number` is the node `above`, or beneath it.
     pub fn is_within(&self, number: u64, above: u64) -> bool {
         let mut at = number;
         while at != above {

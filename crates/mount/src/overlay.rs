@@ -1,4 +1,4 @@
-//! Written bytes of a logical file that no reader sees yet: what its next reader must find.
+//! Bytes written to a logical file that aren't published yet. This mount's reads must already show them.
 
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ impl Overlay {
         self.runs.insert(offset, data);
     }
 
-    /// Forgets the bytes of `range`.
+    /// Removes the bytes of `range`.
     fn cut(&mut self, range: Range<u64>) {
         let before = self.runs.range(..range.start).next_back().map(|(at, run)| (*at, run.clone()));
         if let Some((at, run)) = before {
@@ -52,7 +52,7 @@ impl Overlay {
         }
     }
 
-    /// Bytes held.
+    /// Number of bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -67,7 +67,7 @@ impl Overlay {
         self.runs.is_empty()
     }
 
-    /// Forgets everything.
+    /// Removes all bytes.
     pub fn clear(&mut self) {
         self.runs.clear();
         self.bytes = 0;
@@ -78,7 +78,7 @@ impl Overlay {
         self.runs.iter().map(|(at, run)| (*at, run.clone()))
     }
 
-    /// The runs within `range`, cut to it.
+    /// The runs within `range`, cut at its ends.
     pub fn within(&self, range: Range<u64>) -> Vec<(u64, Bytes)> {
         let first = self.runs.range(..range.start).next_back().map_or(range.start, |(at, _)| *at);
         let runs = self.runs.range(first..range.end);
@@ -90,7 +90,7 @@ impl Overlay {
     }
 }
 
-/// The bytes of `offset..end`: `runs` over `base`, which begins at `offset`, over zeros.
+/// The bytes of `offset..end`. `runs` cover `base`, which begins at `offset`; `base` covers zeros.
 pub fn compose(offset: u64, end: u64, base: Bytes, runs: &[(u64, Bytes)]) -> Bytes {
     let length = (end - offset) as usize;
     match runs {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn it_reads_as_a_plain_array_of_bytes_does() {
-        // A small generator: the same steps in each run.
+        // A small random generator with a fixed seed: the same steps in each test run.
         let mut seed = 7_u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,25 +1,25 @@
-//! Waiting for a store that is away, and what callers see of its errors.
+//! Waiting for an unreachable store, and the errors that callers see.
 
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Pauses between tries, doubled up to the second one: a store that restarts is found soon, and one
-/// that stays away isn't flooded.
+/// Pauses between attempts: the first one, doubled each time up to the longest. So a restarted store is soon
+/// found, and a store that stays unreachable isn't flooded with requests.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long operations wait for a store that is away.
+/// How long operations wait for an unreachable store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// An operation fails with ETIMEDOUT, or the store's error, after this time.
     Soft(Duration),
-    /// An operation waits until the store is back.
+    /// An operation waits until the store is reachable again.
     Hard,
 }
 
 impl Patience {
-    /// Pauses between tries of an operation that begins now.
+    /// Pauses between the attempts of an operation that begins now.
     pub fn pauses(self) -> Pauses {
         let deadline = match self {
             Self::Soft(limit) => Some(Instant::now() + limit),
@@ -28,8 +28,7 @@ impl Patience {
         Pauses { deadline, next: FIRST_PAUSE }
     }
 
-    /// Repeats an operation until it succeeds, fails for another reason than the store's absence, or
-    /// is out of time.
+    /// Repeats an operation until it succeeds, fails although the store is reachable, or runs out of time.
     pub async fn with<T, F: Future<Output = Result<T>>>(self, mut operation: impl FnMut() -> F) -> Result<T> {
         let mut pauses = self.pauses();
         loop {
@@ -48,22 +47,22 @@ impl Patience {
     }
 }
 
-/// Pauses between the tries of one operation.
+/// Pauses between the attempts of one operation.
 pub struct Pauses {
     deadline: Option<Instant>,
     next: Duration,
 }
 
 impl Pauses {
-    /// Waits after `error` for the next try.
+    /// Waits after `error` until the next attempt.
     ///
     /// # Errors
-    /// The same error, if there is no time for another try.
+    /// The same error, if no time is left for another attempt.
     pub async fn pause(&mut self, error: Error) -> Result<()> {
         if self.deadline.is_some_and(|deadline| Instant::now() + self.next >= deadline) {
             return Err(error);
         }
-        tracing::debug!(%error, "repeating");
+        tracing::debug!(%error, "retrying");
         sleep(self.next).await;
         self.next = (self.next * 2).min(LONGEST_PAUSE);
         Ok(())
@@ -75,7 +74,7 @@ pub fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
 }
 
-/// Whether an open file may be lost with a restarted server, so that opening it again helps.
+/// Whether a restarted server may have lost an open file, so that opening it again may help.
 pub fn may_be_reopened(error: &Error) -> bool {
     is_away(error)
         || matches!(

@@ -1,4 +1,4 @@
-//! The directory that a store is mounted on: mounting, stale mounts, unmounting.
+//! The directory that a store is mounted on: mounting, dead mounts, unmounting.
 
 use nix::unistd::geteuid;
 use rustix::fs::{Mode, OFlags};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Read-ahead of buffered streams, 8 MiB: the kernel's 128 KiB would make requests of that size, one
+/// Read-ahead of buffered streams, 8 MiB. With the kernel's default, requests of 128 KiB would follow one
 /// after the other. Eight requests of 1 MiB hide a store's round trips.
 const READ_AHEAD_KB: u32 = 8 << 10;
-/// How long a mount in use keeps a plain unmount from succeeding before it is detached.
+/// How long to try a plain unmount of a mount in use, before it is detached.
 pub const IN_USE: Duration = Duration::from_secs(5);
 
 /// How to mount.
@@ -25,18 +25,18 @@ pub struct Options {
     pub source: String,
     /// Let all users of this host use the mount.
     pub allow_other: bool,
-    /// No changes.
+    /// Refuse changes.
     pub read_only: bool,
 }
 
-/// Checks the directory, and removes a mount whose process is gone.
+/// Checks the directory, and removes a dead mount, whose process has ended.
 ///
 /// # Errors
-/// No directory, or another mount is on it.
+/// It isn't a directory, or another FUSE mount is on it.
 pub fn prepare(directory: &Path) -> io::Result<PathBuf> {
     match std::fs::symlink_metadata(directory) {
         Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
-            tracing::info!("{}: the process of an earlier mount is gone; removing it", directory.display());
+            tracing::info!("{}: removing an earlier mount, whose process has ended", directory.display());
             unmount(directory, true)?;
         }
         Err(error) => return Err(error),
@@ -50,13 +50,13 @@ pub fn prepare(directory: &Path) -> io::Result<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     let shown = escaped(&directory);
     if let Some(kind) = mounts.lines().find_map(|line| fuse_mounted_at(line, &shown)) {
-        let message = format!("{kind} is mounted there already; umount {} first", directory.display());
+        let message = format!("{kind} is mounted there already; run `umount {}` first", directory.display());
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
     }
     Ok(directory)
 }
 
-/// The directory without links, and the device number of Strait's mount on it.
+/// The directory with links resolved, and the device number of Strait's mount on it.
 ///
 /// # Errors
 /// There is no such mount.
@@ -65,27 +65,28 @@ pub fn served(directory: &Path) -> io::Result<(PathBuf, String)> {
     match device(&directory)? {
         Some(number) => Ok((directory, number)),
         None => {
-            let why = "no strait mount is there; leave out --take-over to mount";
+            let why = "no Strait store is mounted there; mount without --take-over";
             Err(io::Error::new(io::ErrorKind::NotFound, why))
         }
     }
 }
 
-/// The device number of Strait's mount on a directory without links. No two mounts of a host share one.
+/// The device number of Strait's mount on a directory (with links resolved). No two mounts of a host share
+/// one.
 pub fn device(directory: &Path) -> io::Result<Option<String>> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     let shown = escaped(directory);
     let of_strait = |line: &&str| fuse_mounted_at(line, &shown) == Some("fuse.strait");
-    // The last one is on top.
+    // The last mount in the list is on top.
     let line = mounts.lines().rfind(of_strait);
     Ok(line.and_then(|line| line.split(' ').nth(2)).map(str::to_owned))
 }
 
-/// Leaves the mount with this device number as the working directory. A process that serves a mount
-/// waits for itself if it uses the mount.
+/// If the working directory is in the mount with this device number, changes it to `/`. A process that serves
+/// a mount and uses it waits for itself.
 ///
 /// # Errors
-/// A descriptor that this process inherited, or its program, is in the mount.
+/// A descriptor that this process inherited, or its program file, is in the mount.
 pub fn leave(number: &str) -> io::Result<()> {
     let is_within = |path: &Path| {
         let status = rustix::fs::stat(path);
@@ -93,7 +94,7 @@ pub fn leave(number: &str) -> io::Result<()> {
         device.is_ok_and(|(major, minor)| format!("{major}:{minor}") == number)
     };
     let refuse = |what: String| {
-        let why = format!("{what} of the new process is in the mount; start it without");
+        let why = format!("{what} of the new process is in the mount; start the process without it");
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     };
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -111,7 +112,8 @@ pub fn leave(number: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The type of the file system that a line of mountinfo shows at `place`, if FUSE serves it (proc(5)).
+/// The type of the file system in a line of mountinfo, if the line is about `place` and FUSE serves it
+/// (proc(5)).
 fn fuse_mounted_at<'a>(line: &'a str, place: &str) -> Option<&'a str> {
     let (before, after) = line.split_once(" - ")?;
     let kind = after.split(' ').next()?;
@@ -130,7 +132,7 @@ fn escaped(path: &Path) -> String {
     text
 }
 
-/// Mounts by mount(2), for root. The descriptor is the mount's: it ends with it.
+/// Mounts with mount(2), as root. The mount ends when the descriptor is closed.
 pub fn mount(directory: &Path, options: &Options) -> io::Result<OwnedFd> {
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("/dev/fuse: {error}")))?;
@@ -149,7 +151,7 @@ pub fn mount(directory: &Path, options: &Options) -> io::Result<OwnedFd> {
     Ok(device)
 }
 
-/// Options for fuser, which mounts by fusermount3(1) for users other than root.
+/// Options for fuser, which mounts with fusermount3(1) for users other than root.
 pub fn for_fusermount(options: &Options) -> Vec<fuser::MountOption> {
     use fuser::MountOption;
     let mut all = vec![
@@ -164,8 +166,8 @@ pub fn for_fusermount(options: &Options) -> Vec<fuser::MountOption> {
     all
 }
 
-/// Unmounts; if `detach`, also a mount in use, whose open files then fail with ENOTCONN once its
-/// process ends.
+/// Unmounts. With `detach`, also unmounts a mount in use: its open files fail with ENOTCONN once its process
+/// ends.
 pub fn unmount(directory: &Path, detach: bool) -> io::Result<()> {
     if geteuid().is_root() {
         let flags = if detach { UnmountFlags::DETACH } else { UnmountFlags::NOFOLLOW };
@@ -180,7 +182,7 @@ pub fn unmount(directory: &Path, detach: bool) -> io::Result<()> {
     }
 }
 
-/// Raises the read-ahead of buffered streams. Returns whether the kernel took it; without it, they are
+/// Raises the read-ahead of buffered streams. Returns whether the kernel accepted that. If not, streams are
 /// slower.
 pub fn raise_read_ahead(directory: &Path) -> bool {
     let Ok(status) = rustix::fs::stat(directory) else { return false };

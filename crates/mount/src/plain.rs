@@ -1,15 +1,16 @@
-//! An open plain file: read anywhere, written at its end.
+//! An open plain file: programs read it at any offset, and write it at its end.
 //!
 //! ```text
-//!            written bytes in the file's order
+//!            written bytes in the order of their offsets
 //!   0 ────────── safe ─────────── pushed ───────── end
-//!     flushed: in    │  accepted by   │  tail: here
-//!     the store      │  the writer,   │  alone, may
-//!                    │  copies here   │  be changed
+//!     flushed: in    │  accepted by   │  tail: only
+//!     the store      │  the writer,   │  here, can be
+//!                    │  copied here   │  overwritten
 //! ```
 //!
-//! The copies let a new writer go on where a lost one ended, when a gateway was restarted. A keeper has
-//! copies of all bytes that aren't safe, for the next process if this one is killed.
+//! With the copies, a new writer can continue where a lost one ended, for example when a gateway was
+//! restarted. The keeper has copies of all bytes that aren't safe, for the next process if this one is
+//! killed.
 
 use crate::handover::Failure;
 use crate::ledger::{Note, Written};
@@ -25,44 +26,44 @@ use strait_store::{
     SetAttributes, StorePath, fail,
 };
 
-/// Written bytes are collected up to this before they go to the store, 1 MiB: the largest write of the
-/// kernel, and enough to hide a round trip.
+/// Written bytes are collected up to this size (1 MiB) before they go to the store. It is the kernel's
+/// largest write, and enough to hide a round trip.
 const TAIL: usize = 1 << 20;
-/// Bytes between two flushes, 16 MiB. A flush costs a round trip to each replica, so it should come
-/// seldom; the copies cost memory.
+/// Bytes between two flushes, 16 MiB. A flush costs a round trip to each replica, so it should be rare, but
+/// the copies cost memory.
 const WINDOW: usize = 16 << 20;
-/// Longest run of zeros that a write beyond the end, or a longer length, appends: 64 MiB.
+/// Largest number of zeros that a write beyond the end, or an extension, appends: 64 MiB.
 const MOST_ZEROS: u64 = 64 << 20;
-/// Writers that one flush or close goes through, if each fails.
+/// Largest number of writers that one flush or close tries, if each fails.
 const MOST_TRIES: u32 = 3;
-/// The right to write, for a file's owner.
+/// The permission bit with which a file's owner may write.
 const OWNER_WRITES: u32 = 0o200;
-/// Zeros appended at once.
+/// Number of zeros in one append.
 const ZEROS: usize = 1 << 20;
 
-/// The store as an open file sees it.
+/// What an open file needs to access the store.
 #[derive(Clone)]
 pub struct Access {
     /// The store.
     pub store: Arc<dyn FileSystem>,
-    /// Its abilities.
+    /// The store's capabilities.
     pub capabilities: Capabilities,
-    /// For whom the file was opened.
+    /// The user for whom the file was opened.
     pub who: Principal,
     /// How long to wait for the store.
     pub patience: Patience,
     /// Memory for written bytes.
     pub memory: Arc<Pool>,
-    /// Notes for the next process, if this one is killed.
+    /// The record for the next process, if this one is killed.
     pub note: Note,
 }
 
-/// An open file's path of the moment. A file asks for it once it holds its lock: while it waited, a
-/// rename may have given it another one, and a new file may have the old one.
+/// Returns an open file's current path. A file calls it only while it holds its lock. While it waited for the
+/// lock, a rename may have given it another path, and a new file may have the old path.
 pub trait Place: Fn() -> Result<StorePath> + Send + Sync {}
 impl<F: Fn() -> Result<StorePath> + Send + Sync> Place for F {}
 
-/// How safe written bytes must be.
+/// How safe written bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Visible to readers.
@@ -73,66 +74,66 @@ pub enum Level {
     Closed,
 }
 
-/// A file with bytes that its record in the store may lack.
+/// A file with written bytes that its status in the store may not show yet.
 #[derive(Debug, Clone, Copy)]
 pub struct Unclosed {
     /// The open file's number.
     file: u64,
-    /// How often its writers were closed.
+    /// Number of times that its writers were closed.
     closes: u64,
     /// The length with all bytes written here.
     pub length: u64,
-    /// When the last ones were, in milliseconds since 1970.
+    /// Time of the last write, in milliseconds since 1970.
     pub written_ms: i64,
 }
 
 impl Unclosed {
-    /// Whether no writer of the file was closed between the two looks.
+    /// Whether no writer of the file was closed between the two values.
     pub fn is_still(&self, earlier: &Self) -> bool {
         (self.file, self.closes) == (earlier.file, earlier.closes)
     }
 }
 
-/// A plain file that is open here, by any number of handles.
+/// A plain file that is open here, with any number of handles.
 pub struct Plain {
     access: Access,
     writing: Arc<tokio::sync::Mutex<Writing>>,
     reader: Mutex<Option<Arc<dyn FileReader>>>,
-    /// Of the file that an earlier process of the mount had open for reading.
+    /// The identity of the file that an earlier process of the mount had open for reading.
     expected: Mutex<Option<Bytes>>,
 }
 
-/// The written part. Its lock is held while the file gets another path.
+/// The state of writing. Its lock is held while the file's path changes.
 pub struct Writing {
     access: Access,
     writer: Option<Box<dyn FileWriter>>,
-    /// Length of the file with all bytes written here; None before the first write.
+    /// Length of the file with all bytes written here; `None` before the first write.
     end: Option<u64>,
     tail: BytesMut,
-    /// Accepted bytes since the last flush.
+    /// Bytes that the writer accepted since the last flush.
     copies: VecDeque<Bytes>,
     copied: usize,
     memory: Option<Reserved>,
-    /// Something was written since the writer was closed.
+    /// Something was written since the writer was last closed.
     dirty: bool,
-    /// How often that was.
+    /// Number of times that the writer was closed.
     closes: u64,
-    /// A killed process's writer may have the file open.
+    /// The writer of a killed process may still have the file open.
     orphaned: bool,
-    /// This mount made the file, so its program may write it, whatever its permission.
+    /// This mount created the file, so its program may write it, whatever the file's permission.
     made_here: bool,
-    /// Begin of the range that the note has.
+    /// Start of the range that the note has.
     noted: Option<u64>,
-    /// The last request that wrote.
+    /// The last request that wrote to the file.
     last: u64,
-    /// When, in milliseconds since 1970.
+    /// Time of the last write, in milliseconds since 1970.
     written_ms: i64,
-    /// Written bytes were lost.
+    /// The error that lost written bytes, if there was one.
     failed: Option<Error>,
 }
 
 impl Plain {
-    /// A file that exists.
+    /// An existing file.
     pub fn open(access: Access) -> Self {
         let writing = Writing {
             access: access.clone(),
@@ -175,7 +176,8 @@ impl Plain {
         file
     }
 
-    /// For a later process: the error that lost written bytes, and the identity of the file that is read.
+    /// For the next process: the error that lost written bytes, and the identity of the file that is open for
+    /// reading.
     pub async fn known(&self) -> (Option<Error>, Option<Bytes>) {
         let failed = self.writing.lock().await.failed.as_ref().map(Error::again);
         let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -195,7 +197,7 @@ impl Plain {
         file
     }
 
-    /// A file that a killed process had just created.
+    /// A file that a killed process had just created, and whose writer may still be open.
     pub async fn abandoned(access: Access) -> Self {
         let file = Self::open(access);
         {
@@ -212,12 +214,12 @@ impl Plain {
         &self.access.note
     }
 
-    /// The written part, for a change of the file's name or times.
+    /// Locks the state of writing, for a change of the file's name or times.
     pub async fn lock(&self) -> tokio::sync::OwnedMutexGuard<Writing> {
         self.writing.clone().lock_owned().await
     }
 
-    /// What was written since the store's writer was closed; None if nothing was.
+    /// The bytes written since the store's writer was last closed; `None` if there are none.
     pub async fn unclosed(&self) -> Option<Unclosed> {
         let writing = self.writing.lock().await;
         let length = writing.end.filter(|_| writing.dirty)?;
@@ -225,10 +227,10 @@ impl Plain {
         Some(Unclosed { file: self.note().number(), closes, length, written_ms })
     }
 
-    /// Up to `length` bytes from `offset`.
+    /// Reads up to `length` bytes from `offset`.
     pub async fn read(&self, path: impl Place, offset: u64, length: usize) -> Result<Bytes> {
         let mut recent = None;
-        // What this mount wrote, a reader must see.
+        // A read must show at least the bytes that this mount wrote.
         let least;
         {
             let mut writing = self.writing.lock().await;
@@ -243,7 +245,7 @@ impl Plain {
                     Some(bytes) if bytes.len() as u64 == wanted.end - wanted.start => return Ok(bytes),
                     _ => {}
                 }
-                // The rest is for a reader, which sees flushed bytes.
+                // Flush the remaining bytes, so that a reader of the store sees them.
                 writing.settle(&path()?, Level::Flushed).await?;
                 recent = Some(wanted);
             }
@@ -254,7 +256,7 @@ impl Plain {
         };
         let mut fresh = false;
         let reader = self.reader();
-        // A reader from before the last bytes were flushed may not see them.
+        // A reader that was opened before the last flush may not see all bytes.
         let mut reader = match reader.filter(|reader| reader.length() >= least) {
             Some(reader) => reader,
             None => {
@@ -267,7 +269,7 @@ impl Plain {
                     return Err(replaced(&path()?));
                 }
                 if reader.length() < least {
-                    // Another host cut the file since it was closed here.
+                    // Another host truncated the file after it was closed here.
                     let mut writing = self.writing.lock().await;
                     writing.end = writing.end.filter(|_| writing.dirty);
                 }
@@ -295,7 +297,7 @@ impl Plain {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens the file for reading, again if it is open.
+    /// Opens the file for reading, even if it is open already.
     pub async fn reopen(&self, path: impl Place) -> Result<Arc<dyn FileReader>> {
         let _held = self.writing.lock().await;
         let (access, path) = (&self.access, path()?);
@@ -307,30 +309,30 @@ impl Plain {
         Ok(reader)
     }
 
-    /// The next read opens the file again.
+    /// Makes the next read open the file again.
     pub fn forget_reader(&self) {
         self.access.note.reading(None);
         *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Writes at the end, or within the bytes that haven't left this process. The request's number is 0
-    /// if it can't come again.
+    /// Writes at the end, or overwrites bytes that are still in this process only. `request` is the request's
+    /// number, or 0 if the kernel can't resend it.
     pub async fn write(&self, path: impl Place, at: Option<u64>, data: Bytes, request: u64) -> Result<()> {
         let mut writing = self.writing.lock().await;
         writing.write(&path()?, at, data, request).await?;
-        // Before another write changes the note.
+        // Record this before another write changes the note.
         self.access.note.done(request);
         Ok(())
     }
 
-    /// Makes `level` true of all bytes written before.
+    /// Brings all bytes written before to `level`.
     pub async fn settle(&self, path: impl Place, level: Level) -> Result<()> {
         let mut writing = self.writing.lock().await;
         writing.settle(&path()?, level).await
     }
 
-    /// Sets the file's length, for readers, too.
+    /// Sets the file's length, and makes readers see it.
     pub async fn truncate(&self, path: impl Place, length: u64) -> Result<()> {
         let mut writing = self.writing.lock().await;
         let path = path()?;
@@ -341,19 +343,19 @@ impl Plain {
 }
 
 impl Writing {
-    /// Offset of the first byte that the store may not have.
+    /// Offset of the first byte that the store may lack.
     fn safe(&self) -> u64 {
         self.pushed() - self.copied as u64
     }
 
-    /// Has the note say that the store has the bytes before `safe`.
+    /// Records in the note that the store has the bytes before `safe`.
     fn note(&mut self, safe: u64) {
         let (end, at_ms) = (self.end.unwrap_or(0), self.written_ms);
         let before = self.noted.replace(safe).unwrap_or(safe).min(safe);
         self.access.note.written(before, Written { safe, end, at_ms, last: self.last });
     }
 
-    /// Takes the bytes that a killed process had accepted.
+    /// Takes over the bytes that a killed process had accepted.
     fn recall(&mut self, written: &Written) {
         match self.access.note.recall(written) {
             Ok(bytes) => {
@@ -361,7 +363,7 @@ impl Writing {
                 self.copied = bytes.len();
                 (self.end, self.noted, self.last) = (Some(written.end), Some(written.safe), written.last);
                 (self.written_ms, self.dirty, self.orphaned) = (written.at_ms, true, true);
-                // Whoever wrote these bytes might do so.
+                // The killed process could write the file, so this one may, too.
                 self.made_here = true;
             }
             Err(error) => {
@@ -384,14 +386,14 @@ impl Writing {
         if let (Some(end), true) = (self.end, self.dirty) {
             return Ok(end);
         }
-        // Another writer may have been here meanwhile.
+        // Another host may have written since.
         let Access { store, who, patience, .. } = &self.access;
         let end = patience.with(|| store.stat(who, path)).await?.length;
         self.end = Some(end);
         Ok(end)
     }
 
-    /// Bytes that are still here, from `start` on; None if `start` is before them.
+    /// Bytes from `start` to `end` that are still in this process; `None` if `start` is before them.
     fn recent(&self, start: u64, end: u64) -> Option<Bytes> {
         if start < self.safe() {
             return None;
@@ -415,7 +417,7 @@ impl Writing {
         let pushed = self.pushed();
         if offset < pushed {
             tracing::warn!(
-                "write {path}: at {offset}, before its end at {end}; plain files are only written at \
+                "write {path}: at {offset}, before its end at {end}; programs can write plain files only at \
                  their end: mount with --plfs PATTERN for random writes"
             );
             return fail(ErrorKind::Unsupported, "plain files are only written at their end")
@@ -425,7 +427,7 @@ impl Writing {
             self.zeros(path, offset - end).await?;
         }
         let end = self.end.unwrap_or(0);
-        // Within the tail, bytes are replaced.
+        // The write overwrites bytes of the tail.
         let within = (end.min(offset + data.len() as u64).saturating_sub(offset)) as usize;
         let place = (offset - self.pushed()) as usize;
         self.access.note.bytes(offset, &data[..within]);
@@ -454,7 +456,8 @@ impl Writing {
         let (safe, end) = (self.safe(), self.end.unwrap_or(0));
         self.access.note.bytes(end, &data);
         self.end = Some(end + data.len() as u64);
-        // Before the store may have a byte of it: its file is never longer than the next process expects.
+        // Note the bytes before the store can get any: its file is then never longer than the next process
+        // expects.
         if request != 0 {
             self.last = request;
         }
@@ -470,7 +473,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives bytes, which `end` counts already, to the store's writer.
+    /// Appends bytes, which `end` already counts, with the store's writer.
     async fn push(&mut self, path: &StorePath, data: Bytes) -> Result<()> {
         self.copied += data.len();
         self.copies.push_back(data.clone());
@@ -485,7 +488,7 @@ impl Writing {
             None => self.begin(path).await,
         };
         outcome.map_err(|error| self.give_up(error))?;
-        // Without memory for copies, each write is flushed.
+        // Without reserved memory for copies, flush after each write.
         if self.copied >= WINDOW || self.memory.is_none() {
             let settled = self.settle_pushed(path, Level::Flushed).await;
             settled.map_err(|error| self.give_up(error))?;
@@ -493,7 +496,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Opens a writer, and appends the copies that the file lacks.
+    /// Opens a writer, and appends the copies that the store's file lacks.
     async fn begin(&mut self, path: &StorePath) -> Result<()> {
         self.writer = None;
         let writer = match opened_at_end(&self.access, path).await {
@@ -504,7 +507,7 @@ impl Writing {
         };
         let (found, safe, pushed) = (writer.position(), self.safe(), self.pushed());
         if found < safe || found > pushed {
-            let message = format!("it has {found} bytes, not {safe} to {pushed}: another writer was there");
+            let message = format!("it has {found} bytes, not {safe} to {pushed}: another writer wrote it");
             return fail(ErrorKind::Busy, message).map_err(|error: Error| error.at("write", path));
         }
         (self.writer, self.orphaned) = (Some(writer), false);
@@ -515,7 +518,7 @@ impl Writing {
         resent
     }
 
-    /// Resends to the same writer as long as the mount is patient.
+    /// Resends to the same writer until the mount's patience ends.
     async fn resume(&mut self) -> Result<()> {
         let mut pauses = self.access.patience.pauses();
         loop {
@@ -528,13 +531,13 @@ impl Writing {
         }
     }
 
-    /// Goes on after a writer's failure, if that is possible without losing or doubling a byte.
+    /// Continues after a writer's failure, if no byte is lost or doubled by that.
     async fn recover(&mut self, path: &StorePath, error: Error) -> Result<()> {
         let goes_on = self.writer.as_ref().is_some_and(|writer| writer.goes_on());
         if !may_be_reopened(&error) || error.kind() == ErrorKind::NotFound {
             return Err(error);
         }
-        tracing::info!(%error, %path, "a writer failed; going on with another");
+        tracing::info!(%error, %path, "a writer failed; resending its bytes");
         if goes_on && self.resume().await.is_ok() {
             return Ok(());
         }
@@ -557,8 +560,8 @@ impl Writing {
         Ok(())
     }
 
-    /// After an error, the written bytes are gone. The close(2) that reported it may have been that of
-    /// a child, so all further operations report it, too, until the file is opened again.
+    /// Drops the written bytes after an error. Perhaps only a child's close(2) reported the error. So all
+    /// further operations report it, too, until the file is opened again.
     fn give_up(&mut self, error: Error) -> Error {
         self.writer = None;
         self.end = None;
@@ -573,7 +576,7 @@ impl Writing {
         error
     }
 
-    /// Whether bytes were written that no closed writer has.
+    /// Whether there are written bytes that no closed writer has.
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
@@ -587,10 +590,10 @@ impl Writing {
         self.failed.as_ref().map_or(Ok(()), |error| Err(error.again()))
     }
 
-    /// Makes `level` true of all written bytes.
+    /// Brings all written bytes to `level`.
     ///
     /// # Errors
-    /// If the store is away, the bytes stay here, and a later call may succeed.
+    /// If the store can't be reached, the bytes stay here, and a later call may succeed.
     pub async fn settle(&mut self, path: &StorePath, level: Level) -> Result<()> {
         self.check_usable()?;
         if !self.dirty {
@@ -612,7 +615,7 @@ impl Writing {
         self.settle_pushed(path, level).await.map_err(|error| self.keep(error))
     }
 
-    /// Keeps the written bytes if the store is away, and gives up otherwise.
+    /// Keeps the written bytes if the store can't be reached; otherwise drops them.
     fn keep(&mut self, error: Error) -> Error {
         if !is_away(&error) {
             return self.give_up(error);
@@ -683,8 +686,8 @@ impl Writing {
             let mut writer = patience.with(|| store.create(&who, path, &options)).await?;
             writer.close().await?;
         } else {
-            tracing::warn!("truncate {path}: this store can't; mount with --plfs PATTERN");
-            return fail(ErrorKind::Unsupported, "this store can't cut files")
+            tracing::warn!("truncate {path}: this store can't truncate files; mount with --plfs PATTERN");
+            return fail(ErrorKind::Unsupported, "this store can't truncate files")
                 .map_err(|error: Error| error.at("truncate", path));
         }
         self.end = None;
@@ -696,8 +699,8 @@ fn replaced(path: &StorePath) -> Error {
     Error::new(ErrorKind::NotFound, "the file was replaced while it was open").at("read", path)
 }
 
-/// Opens a file whose owner made it without the right to write it (0444): POSIX asks for that right at open(2)
-/// alone. The owner has it for the moment of the opening.
+/// Opens a file that its owner created without the right to write it (0444). POSIX checks that right only at
+/// open(2). This grants the owner the right while the writer is opened.
 async fn opened_by_owner(access: &Access, path: &StorePath, refusal: Error) -> Result<Box<dyn FileWriter>> {
     let Access { store, who, patience, .. } = access;
     let status = patience.with(|| store.stat(who, path)).await?;
@@ -712,7 +715,7 @@ async fn opened_by_owner(access: &Access, path: &StorePath, refusal: Error) -> R
     set(with).await?;
     let opened = opened_at_end(access, path).await;
     let restored = async {
-        // Another program may have set another permission meanwhile.
+        // Restore the permission only if no other program has changed it since.
         match patience.with(|| store.stat(who, path)).await?.permission == with {
             true => set(without).await,
             false => Ok(()),
@@ -724,7 +727,7 @@ async fn opened_by_owner(access: &Access, path: &StorePath, refusal: Error) -> R
     opened
 }
 
-/// Opens a file at its end. Waits for the lease of a writer that was lost.
+/// Opens a writer at the file's end. Waits until the lease of a lost writer ends.
 async fn opened_at_end(access: &Access, path: &StorePath) -> Result<Box<dyn FileWriter>> {
     let Access { store, who, patience, capabilities, .. } = access;
     let until = tokio::time::Instant::now() + Duration::from_millis(capabilities.recovery_ms.into());

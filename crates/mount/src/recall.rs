@@ -1,4 +1,4 @@
-//! A killed process's mount, as its [`Ledger`] has it.
+//! The mount of a killed process, as its [`Ledger`] recorded it.
 
 use crate::handover::{Body, Failure, File, Handle, State, User};
 use crate::ledger::{Counter, Entry, Kind, Ledger, Mounted, OpenFile, OpenHandle, Run, Step, Written};
@@ -7,20 +7,20 @@ use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-/// Requests that an earlier process had begun. The kernel sends them again.
+/// Requests that an earlier process received. The kernel resends them.
 #[derive(Debug, Default)]
 pub struct Past {
-    /// Changes that may be in the store.
+    /// Changes that the store may have executed.
     pub begun: HashSet<u64>,
-    /// Changes that are, or that failed.
+    /// Changes that were executed, or that failed, with their answers.
     pub done: HashMap<u64, Step>,
-    /// Handles by the requests that opened them.
+    /// Handles, by the requests that opened them.
     pub opened: HashMap<u64, u64>,
-    /// Numbers of runs that were published, or whose file was closed.
+    /// Numbers of runs that were published already, or whose file was closed.
     pub stale: Vec<u64>,
 }
 
-/// A mount as its record has it.
+/// What a record says about a mount.
 pub struct Found {
     /// The mount.
     pub mounted: Mounted,
@@ -34,7 +34,7 @@ impl Found {
     /// Reads the values of a record.
     ///
     /// # Errors
-    /// They make no sense, or the process was killed before it had mounted.
+    /// The values can't be parsed, or the process was killed before it had mounted.
     pub fn read(ledger: &Ledger, values: &[Entry]) -> io::Result<Self> {
         let Some((_, mounted)) = all(values, Kind::Mount).next() else {
             return Err(io::Error::other("the process was killed before it had mounted"));
@@ -51,7 +51,7 @@ impl Found {
         let hidden = all(values, Kind::Hidden).map(|(node, bytes)| Ok((node, value::<User>(bytes)?)));
         let hidden = hidden.collect::<io::Result<Vec<_>>>()?;
         let nodes = Known::recorded(ledger.last(Counter::Node), all(values, Kind::Node))?;
-        // Requests without a number.
+        // 0 stands for a request without a number.
         past.opened.remove(&0);
         past.done.remove(&0);
         let last_handle = ledger.last(Counter::Handle);
@@ -115,7 +115,7 @@ fn handles(values: &[Entry], files: &[File], past: &mut Past) -> io::Result<Vec<
     for (number, bytes) in all(values, Kind::Handle) {
         let OpenHandle { mut handle, request } = value::<OpenHandle<Handle>>(bytes)?;
         if let Handle::File { file, .. } = &mut handle {
-            // Its file is closed already, if the process was killed while it ended the handle.
+            // If the process was killed while it closed the handle, its file is closed already.
             let Some(place) = places.get(&(*file as u64)) else { continue };
             *file = *place;
         }

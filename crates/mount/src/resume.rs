@@ -1,4 +1,4 @@
-//! A session of fuser on a device whose mount is served already.
+//! A session of fuser on a device whose mount was already initialized.
 
 use crate::face::Face;
 use fuser::{Config, Session};
@@ -8,15 +8,15 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// FUSE_INIT, and the protocol that fuser speaks (linux/fuse.h).
+/// FUSE_INIT, and the protocol version that fuser speaks (linux/fuse.h).
 const INIT: u32 = 26;
 const PROTOCOL: [u32; 2] = [7, 40];
 /// Lengths of `fuse_in_header` and `fuse_init_in`, in words.
 const HEADER: usize = 10;
 const BODY: usize = 16;
 
-/// A session that reads its first request from `device`. The kernel sent the mount's only INIT to an
-/// earlier process, and fuser waits for one: a socket plays the kernel until then.
+/// A session on `device`. fuser expects an INIT as its first request, but the kernel sent the mount's only
+/// INIT to an earlier process. So a socket takes the kernel's place until fuser has read an INIT there.
 pub fn session(face: Face, device: &OwnedFd, config: Config) -> io::Result<Session<Face>> {
     let (kernel, own) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -29,14 +29,14 @@ pub fn session(face: Face, device: &OwnedFd, config: Config) -> io::Result<Sessi
     Ok(session)
 }
 
-/// A notification, as an answer to no request (linux/fuse.h).
+/// Code of the notification FUSE_NOTIFY_RESEND (linux/fuse.h).
 const RESEND: i32 = 7;
 
-/// Has the kernel send again the requests that a killed process had read, before a session reads
-/// others. Otherwise their programs would wait for ever.
+/// Makes the kernel resend the requests that a killed process had read. Call it before a session reads other
+/// requests. Otherwise the programs of those requests would wait forever.
 ///
 /// # Errors
-/// InvalidInput: the kernel is older than Linux 6.9, and can't.
+/// InvalidInput: the kernel is older than Linux 6.9, which introduced this.
 pub fn resend(device: &OwnedFd) -> io::Result<()> {
     let length = 16_u32; // of a `fuse_out_header`
     let mut header = Vec::with_capacity(length as usize);
@@ -47,7 +47,7 @@ pub fn resend(device: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The request, without any capability: its answer reaches no kernel.
+/// An INIT request without any capability. Its answer doesn't reach the kernel.
 fn init() -> Vec<u8> {
     let mut words = [0_u32; HEADER + BODY];
     words[0] = (size_of::<u32>() * words.len()) as u32;

@@ -1,4 +1,4 @@
-//! A store's records as NFS has them, and back.
+//! Converts the status of files between the store's form and NFS's attributes.
 
 use crate::Export;
 use crate::fault::{Answer, Fault};
@@ -6,14 +6,14 @@ use crate::wire::{N3Attributes, N3Kind, N3Set, N3SetTime, N3Settings, N3Status, 
 use std::time::{SystemTime, UNIX_EPOCH};
 use strait_store::{ErrorKind, FileStatus, Principal, SetAttributes, StorePath};
 
-/// The size that a directory shows.
+/// The size that is reported for directories.
 const DIRECTORY_BYTES: u64 = 4_096;
 
 impl Export {
-    /// The record of a path, with the bytes written here.
+    /// The status of a path. Its length includes the bytes that this server is writing.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store's `stat`.
     pub async fn status(&self, who: &Principal, path: &StorePath) -> Answer<FileStatus> {
         match self.store.stat(who, path).await {
             Ok(status) => Ok(self.with_written(path, status)),
@@ -31,12 +31,12 @@ impl Export {
         status
     }
 
-    /// The attributes of a path with this record in a listing.
+    /// The attributes of a path with this status from a listing.
     pub fn listed(&self, path: &StorePath, status: &FileStatus) -> N3Attributes {
         self.attributes(path, &self.with_written(path, status.clone()))
     }
 
-    /// The attributes of a path with this record.
+    /// The attributes of a path with this status.
     pub fn attributes(&self, path: &StorePath, status: &FileStatus) -> N3Attributes {
         let directory = status.is_directory();
         let size = if directory { DIRECTORY_BYTES } else { status.length };
@@ -54,15 +54,15 @@ impl Export {
             fileid: self.handles.fileid(path),
             accessed: time(accessed_ms),
             modified: time(status.modified_ms),
-            // Stores don't keep the time of other changes.
+            // Stores don't keep the time of changes to attributes.
             changed: time(status.modified_ms),
         }
     }
 
-    /// Sets attributes other than the size, as far as they differ from the record. Returns whether any does.
+    /// Sets the attributes, except the size, that differ from `before`. Returns whether any did.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store, and of closing the file.
     pub async fn set(
         &self,
         who: &Principal,
@@ -84,7 +84,7 @@ impl Export {
             return Ok(false);
         }
         if change.modified_ms.is_some() {
-            // The writer's close would set the time again.
+            // Close the file's writer first, since its close would change the time again.
             self.writings.close(who, path, self.may_write(who, before)).await?;
         }
         self.store.set_attributes(who, path, &change).await?;
@@ -92,15 +92,16 @@ impl Export {
     }
 }
 
-/// The attributes of a new file or directory that are set when it is made, and those that are left.
+/// Splits the settings of a new file or directory: the permission, which is set at its creation, and the
+/// settings to apply afterwards.
 pub fn at_creation(set: &N3Settings) -> (Option<u32>, N3Settings) {
     (set.mode.map(|mode| mode & 0o7777), N3Settings { mode: None, size: None, ..set.clone() })
 }
 
-/// The size to set.
+/// The size to set, if any.
 ///
 /// # Errors
-/// It is no file's.
+/// `Fbig`: the size is above 2^63 - 1.
 pub fn size(set: &N3Settings) -> Answer<Option<u64>> {
     match set.size {
         Some(size) if size > i64::MAX as u64 => Err(Fault(N3Status::Fbig)),

@@ -1,7 +1,7 @@
-//! For whom a call acts.
+//! Determines the user for whom a call acts.
 //!
-//! AUTH_SYS is a claim: any program can send any user's number. On loopback the kernel's table of
-//! sockets shows whose program it is. Beyond loopback nothing does.
+//! AUTH_SYS is only a claim: any program can send any user's number. On loopback, the kernel's table of
+//! sockets shows which user runs the program. Beyond loopback, the server can't check the claim.
 
 use crate::fault::{Answer, Fault};
 use crate::log::seldom;
@@ -14,29 +14,30 @@ use strait_store::{FileStatus, Principal, SessionSecret};
 /// Rules for callers.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Believe each claimed user number. Without this, it counts only if the caller's socket belongs to
-    /// that user, or to root, as a kernel's own does.
+    /// Whether to accept each claimed user number. Otherwise a claim counts only if the caller's socket
+    /// belongs to that user or to root. (The sockets of the kernel's NFS client belong to root.)
     pub trust_uids: bool,
-    /// Let root act as the store's user root. Otherwise it acts as nobody.
+    /// Whether root acts as the store's user root. Otherwise root acts as nobody.
     pub no_root_squash: bool,
-    /// Names of users by their numbers; they precede those of this host. Root isn't squashed if it is here.
+    /// Names of users by their numbers. They take precedence over this host's names. If the list has root,
+    /// root acts under that name.
     pub users: Vec<(u32, String)>,
-    /// The one user for whom the store acts, if it doesn't act for each caller. Then only the user of this
-    /// process may call, and those of `users`.
+    /// The user for whom all calls act, if the store can't act for each caller. Then only calls of this
+    /// process's user and of `users` are accepted.
     pub only: Option<Principal>,
 }
 
-/// The callers of one export.
+/// Maps the callers of one export to users.
 pub struct Callers {
     rules: Rules,
     names: Names,
     nobody: Principal,
-    /// The session of their writers.
+    /// The session of the callers' writers.
     session: Option<SessionSecret>,
 }
 
 impl Callers {
-    /// Callers by these rules.
+    /// Maps callers by these rules.
     pub fn new(rules: Rules, session: Option<SessionSecret>) -> Self {
         let names = rules.only.as_ref().map_or_else(Names::default, |only| Names::new(&only.user));
         Self { nobody: names.user(overflow_user()), rules, names, session }
@@ -45,7 +46,7 @@ impl Callers {
     /// The user for whom a call acts.
     ///
     /// # Errors
-    /// The store acts for one user only, and this isn't that user.
+    /// `Acces`: all calls act for one user ([`Rules::only`]), and this caller isn't accepted.
     pub fn principal(&self, call: &Request) -> Answer<Principal> {
         Ok(Principal { session: self.session, ..self.user(call)? })
     }
@@ -72,7 +73,7 @@ impl Callers {
         let who = claimed.map_or_else(|| "without a user".to_owned(), |uid| format!("of user {uid}"));
         seldom!(
             info,
-            "a call {who} from {} is refused: the store acts for {} alone; see --map-uid and --no-root-squash",
+            "refused a call {who} from {}: the store acts only for {}; see --map-uid and --no-root-squash",
             call.peer,
             only.user
         );
@@ -96,23 +97,23 @@ impl Callers {
         mapped.map_or_else(|| self.names.user(uid).user.to_string(), |(_, name)| name.clone())
     }
 
-    /// The permission bits (4, 2 and 1) that a user has on a file, as far as this host knows; all of them
-    /// if the store doesn't keep permissions (`has_permissions`). They may be too many, since the store
-    /// knows the user's groups; too few only of a store's superusers other than root. The store decides at
-    /// the call itself.
+    /// The permission bits (4, 2 and 1) that a user perhaps has on a file; all of them if the store doesn't
+    /// keep permissions (`has_permissions`). They can be too many, since only the store knows the user's
+    /// groups. They are too few only for superusers of the store other than root. The store decides when the
+    /// user accesses the file.
     pub fn bits(&self, who: &Principal, status: &FileStatus, has_permissions: bool) -> u32 {
         let [one, other] = self.possible(who, status, has_permissions);
         one | other
     }
 
-    /// Those bits that the user has in any case.
+    /// The permission bits that a user surely has, whatever the user's groups are.
     pub fn sure_bits(&self, who: &Principal, status: &FileStatus, has_permissions: bool) -> u32 {
         let [one, other] = self.possible(who, status, has_permissions);
         one & other
     }
 
-    /// The bits of a user in the file's group, and of one outside it. They are the same if that doesn't
-    /// matter.
+    /// The user's bits if the user is in the file's group, and if not. They are equal if the group doesn't
+    /// matter for this user.
     fn possible(&self, who: &Principal, status: &FileStatus, has_permissions: bool) -> [u32; 2] {
         if !has_permissions || self.rules.only.is_some() || &*who.user == "root" {
             return [7; 2];
@@ -129,7 +130,7 @@ pub mod tests {
     use super::*;
     use strait_flexrpc::{AuthSys, CallId, Procedure, SessionId, Transport};
 
-    /// A call by a claimed user, from a socket of that one.
+    /// A call by a claimed user, from a socket of `local_user`.
     pub fn call(claimed: Option<u32>, local_user: Option<u32>) -> Request {
         let sys = |uid| Credentials::Sys(AuthSys { uid, ..AuthSys::default() });
         Request {

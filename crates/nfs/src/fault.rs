@@ -1,18 +1,18 @@
-//! Errors of the store, as NFS has them.
+//! Converts the store's errors to NFS's.
 
 use crate::log::seldom;
 use crate::wire::{M3Status, N3Status};
 use strait_store::{Error, ErrorKind};
 
-/// An error for the client: its status.
+/// An error for the client: NFS's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault(pub N3Status);
 
 /// The outcome of a procedure.
 pub type Answer<T> = Result<T, Fault>;
 
-/// The one table. A client waits and repeats the call by itself after `Jukebox`, so only errors get it
-/// after which a repeated call does no harm.
+/// The only table of statuses. After `Jukebox`, a client waits and repeats the call by itself. So only errors
+/// after which a repeated call does no harm become `Jukebox`.
 pub fn status_of(kind: ErrorKind) -> N3Status {
     match kind {
         ErrorKind::NotFound => N3Status::Noent,
@@ -47,13 +47,13 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// The error of a procedure on an object that is gone: its handle is stale.
+    /// The error of a procedure on a handle's object: if the object is gone, the handle is stale.
     #[must_use]
     pub fn of_object(self) -> Self {
         if self.0 == N3Status::Noent { Self(N3Status::Stale) } else { self }
     }
 
-    /// The same for MOUNT, whose numbers are a part of NFS's.
+    /// The status for MOUNT, which has only some of NFS's statuses.
     pub fn of_mount(self) -> M3Status {
         match self.0 {
             N3Status::Perm => M3Status::Perm,

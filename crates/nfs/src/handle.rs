@@ -1,14 +1,17 @@
-//! File handles: a path in at most 64 bytes, which means the same after a restart.
+//! File handles: each names a path in at most 64 bytes, and stays valid after a restart.
 //!
 //! ```text
 //!   short:  1  export (7)  path below the export, up to 56 bytes
 //!   long:   2  export (7)  digest of the path (15)  its depth  digests of its names (40 in all)
 //! ```
 //!
-//! No store gives its files numbers that directories have, too, and by which it finds them. A handle
-//! therefore names a path. The server finds a long path by a walk down the directories, along the names
-//! whose digests fit. So it keeps no table on disk. A handle that a client invents leads nowhere but
-//! below the export, where the store checks each user's rights.
+//! The numbers in parentheses are lengths in bytes. `export` is a digest of the store's URI and the exported
+//! directory.
+//!
+//! The stores don't number both files and directories such that they could find them by number. So a handle
+//! names a path. For a long path, the server walks down the directories, along the names with matching
+//! digests. So it needs no table on disk. A handle that a client invents can only lead to a path below the
+//! export, where the store checks each user's rights.
 
 use crate::fault::{Answer, Fault};
 use crate::wire::N3Status;
@@ -24,13 +27,13 @@ const MOST_BYTES: usize = crate::wire::N3_HANDLE_BYTES as usize;
 const EXPORT_BYTES: usize = 7;
 const HEAD_BYTES: usize = 1 + EXPORT_BYTES;
 const DIGEST_BYTES: usize = 15;
-/// Bytes for the digests of a long path's names. The deepest such path has one byte for each.
+/// Bytes for the digests of all names of a long path. In the deepest such path, each name has one byte.
 const NAMES_BYTES: usize = MOST_BYTES - HEAD_BYTES - DIGEST_BYTES - 1;
-/// Digest of a name, at most. Four bytes rarely fit two names of one directory.
+/// Most bytes of a name's digest. Two names of one directory rarely have the same four bytes.
 const NAME_BYTES: usize = 4;
-/// Directories that fit a handle at one level, at most. One byte for a name fits one in 256.
+/// Most directories that the walk follows at one level. A digest of one byte matches one in 256 names.
 const MOST_CANDIDATES: usize = 256;
-/// Memory for long paths that were found or shown before: 32 MiB.
+/// Most bytes of known long paths, those that were found or given to clients: 32 MiB.
 const KNOWN_BYTES: usize = 32 << 20;
 
 /// The handles of one export.
@@ -47,8 +50,8 @@ struct Known {
 }
 
 impl Handles {
-    /// The handles of the directory `root` of the store of this URI. They are stale at servers of other
-    /// directories.
+    /// The handles of the exported directory `root` of the store with this URI. For servers of other
+    /// directories or stores, these handles are stale.
     pub fn new(store: &str, root: StorePath) -> Self {
         let export = digest(&[store.trim_end_matches('/').as_bytes(), b"\0", root.as_str().as_bytes()]);
         Self { export, root, known: Mutex::default() }
@@ -78,7 +81,7 @@ impl Handles {
     /// The handle of a path within the export.
     ///
     /// # Errors
-    /// The path is long and has more than 40 names.
+    /// `Nametoolong`: the path is longer than 56 bytes and has more than 40 names.
     pub fn of(&self, path: &StorePath) -> Answer<Vec<u8>> {
         let below = self.below(path);
         let mut handle = Vec::with_capacity(MOST_BYTES);
@@ -114,11 +117,12 @@ impl Handles {
         }
     }
 
-    /// The path of a handle. A long one that isn't known takes a listing of each directory on its way, with
-    /// the rights of `who`.
+    /// The path of a handle. For an unknown long path, this lists each directory on the way, with the rights
+    /// of `who`.
     ///
     /// # Errors
-    /// No handle of this export, or nothing fits it any more.
+    /// `Badhandle`: the bytes aren't a handle. `Stale`: the handle belongs to another export, or no path
+    /// matches it any more.
     pub async fn path(&self, store: &dyn FileSystem, who: &Principal, handle: &[u8]) -> Answer<StorePath> {
         let (head, rest) = handle.split_at_checked(HEAD_BYTES).ok_or(Fault(N3Status::Badhandle))?;
         if head[1..] != self.export {
@@ -138,7 +142,7 @@ impl Handles {
         let text = std::str::from_utf8(below).map_err(|_| Fault(N3Status::Badhandle))?;
         let whole = format!("{}/{text}", self.root.as_str().trim_end_matches('/'));
         let path = StorePath::parse(&whole).map_err(|_| Fault(N3Status::Badhandle))?;
-        // A path has one handle, which the server itself would make.
+        // Refuse other spellings: each path has one handle, the one that the server makes.
         if path.as_str() == whole { Ok(path) } else { Err(Fault(N3Status::Badhandle)) }
     }
 
@@ -210,7 +214,7 @@ mod tests {
         Handles::new("kadoop://host:1/", path("/base"))
     }
 
-    /// The path that a server finds which was started after `handle` was made.
+    /// The path that a new server finds for a handle of an earlier server.
     async fn found(store: &MemoryStore, handle: &[u8]) -> Answer<String> {
         let path = handles().path(store, &Principal::new("root"), handle).await;
         path.map(|path| path.as_str().to_owned())

@@ -1,16 +1,18 @@
-//! What a server has in common with the one that it replaces.
+//! The identity that a server shares with the one that it replaces.
 
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use strait_store::SessionSecret;
 
-/// The session of a server's writers. A server that takes the place of a killed one has the same, so
-/// that stores give it the files which that one was writing. No two servers have it at a time, since an
-/// address of a network has one listener, which leaves it after its files are closed. None without a fixed port, or without /proc.
+/// The session of a server's writers. A server that replaces a killed one has the same session, so that
+/// stores let it take over the files that the killed server was writing. Two servers never have it at the
+/// same time, since only one server can listen at an address, and it closes its files before it stops
+/// listening. `None` if the port isn't fixed, or without /proc.
 pub fn session(store: &str, listen: SocketAddr) -> Option<SessionSecret> {
-    // After a boot the files of the servers before it are let go by the store's own time.
+    // After a reboot, the session differs. Then the store's own timeout releases the files of earlier
+    // servers.
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    // Containers of one host may listen on the same address.
+    // Containers of one host have separate networks, so several can listen at the same address.
     let network = std::fs::read_link("/proc/self/ns/net").ok()?;
     (listen.port() != 0).then(|| {
         let text = format!("strait nfs\n{listen}\n{}\n{store}\n", network.display());

@@ -1,20 +1,20 @@
-//! Any store as a server of NFS version 3, with its MOUNT protocol on the same port.
+//! A server of NFS version 3 and of its MOUNT protocol, on one port, over any store.
 //!
 //! ```text
 //!   NFS clients ── ONC RPC over TCP ── FlexRPC ─ stubs by frpcgen from idl/nfs3.x
 //!                                                  │ a call
-//!       callers: for whom?, turns: now? ── procedures, mounting ── handles: which path?
+//!     callers: which user?, turns: now? ── procedures, mounting ── handles: which path?
 //!                                              │         │
-//!                       writing, reading, listing        attributes, fault: as NFS has them
+//!                       writing, reading, listing        attributes, fault: in NFS's form
 //!                                              │
 //!                                           a store
 //! ```
 //!
-//! It is small on purpose, since it proves the interface compiler and FlexRPC's plain ONC RPC on a large
-//! protocol. Stores write files at their end only, and so does this server.
+//! The server is small on purpose: it shows that the interface compiler and FlexRPC's plain ONC RPC work for
+//! a large protocol. Stores write files only at their end, and so does this server.
 //!
-//! This room must never: read flags; name a store; act for another user than [`Rules`] say; call a write
-//! stable before the store has synced or closed it; lose other writes without a new write verifier.
+//! This room must never: read flags; name a store; act for another user than [`Rules`] say; report a write as
+//! stable before the store has synced or closed it; lose an unstable write without a new write verifier.
 
 mod attributes;
 mod callers;
@@ -52,32 +52,32 @@ use strait_store::{Capabilities, FileSystem, StorePath};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Most bytes of one READ, WRITE or page of a directory: 1 MiB, as Linux's clients take at most.
+/// Most bytes of one READ, WRITE or page of a directory: 1 MiB, the maximum of Linux's clients.
 const TRANSFER_BYTES: usize = 1 << 20;
-/// A call or a reply has so much around these bytes, at most: credentials, a handle, attributes.
+/// Most bytes of a call or a reply in addition to these: credentials, a handle, attributes.
 const AROUND_BYTES: usize = 64 << 10;
-/// Calls of all clients at a time. Each blocks a thread while the store works.
+/// Most calls of all clients that run at once. Each blocks a thread while the store works.
 const MOST_CALLS: usize = 128;
-/// Threads for calls. A quarter may wait for the first executions of repeated calls, without a turn; the
-/// others have room for all calls with one, and refuse the rest.
+/// Threads for calls. Up to a quarter of them can wait for the first executions of repeated calls; these
+/// calls take no turn. The other threads suffice for all calls that have a turn, and to refuse further calls.
 const THREADS: usize = 2 * MOST_CALLS;
 const _: () = assert!(THREADS - THREADS / 4 > MOST_CALLS);
-/// Connections of all clients. A client has one, or a few. A user (beyond loopback, a host) has as many as
-/// it leaves to others.
+/// Most connections of all clients. A client has one, or a few. A user (or, beyond loopback, a host) can have
+/// at most as many as remain free for others.
 const MOST_CONNECTIONS: usize = 1_024;
-/// Time for the files to be closed at the end.
+/// Longest wait for files to be closed when the server ends.
 const CLOSING: Duration = Duration::from_secs(60);
-/// How often files that aren't used are closed.
+/// Interval at which unused files are closed.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// How a store is served.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The address, for both programs, over TCP. Beyond loopback only with [`Rules::trust_uids`].
+    /// The TCP address for both programs. An address beyond loopback needs [`Rules::trust_uids`].
     pub listen: SocketAddr,
-    /// The store's URI: handles of other stores are stale.
+    /// The store's URI. Handles that were made for another URI are stale.
     pub store: String,
-    /// Register the programs with this host's rpcbind, by which clients find the port.
+    /// Whether to register the programs with this host's rpcbind, by which clients find the port.
     pub rpcbind: bool,
     /// Rules for callers.
     pub rules: Rules,
@@ -96,7 +96,7 @@ struct Export {
     runtime: Handle,
 }
 
-/// A running server. Drop it only after [`Server::end`], or files stay open.
+/// A running server. End it by [`Server::end`]: if it is dropped instead, files stay open.
 pub struct Server {
     export: Arc<Export>,
     server: strait_flexrpc::Server,
@@ -104,8 +104,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the directory `root` of a store. The store's work is done on the caller's tokio runtime,
-    /// which must have threads of its own.
+    /// Serves the directory `root` of a store. The store runs on the caller's tokio runtime, which must be
+    /// multi-threaded.
     ///
     /// # Errors
     /// The address can't be bound, or is beyond loopback without [`Rules::trust_uids`]; or rpcbind
@@ -121,7 +121,7 @@ impl Server {
             workers: WorkerLimits { most: THREADS, ..strait_flexrpc::ServerOptions::default().workers },
             payload_bytes: TRANSFER_BYTES + AROUND_BYTES,
             connections: MOST_CONNECTIONS,
-            // A chain would connect to ports of this host in this user's name.
+            // Forwarding a chained call would connect to ports of this host as this process's user.
             forwarding: Forwarding::Nowhere,
             onc: OncOptions {
                 repeated: CHANGES.map(|number| Procedure::new(Nfs::PROGRAM, Nfs::VERSION, number)).into(),
@@ -150,7 +150,7 @@ impl Server {
         let sweeping = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP).await;
-                // A close may take long, or for ever. Other files are due meanwhile.
+                // Don't wait: a close may take long, or forever, and the next sweep must close other files.
                 let closed = swept.clone();
                 tokio::spawn(async move { closed.writings.sweep().await });
                 swept.readings.sweep();
@@ -160,7 +160,7 @@ impl Server {
         Ok(Self { export, server, sweeping })
     }
 
-    /// The address at which it listens.
+    /// The address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -168,17 +168,17 @@ impl Server {
     /// Closes all files, and finishes running calls.
     pub async fn end(self) {
         let Self { export, server, sweeping } = self;
-        // Before the port is free: a successor there has the same session, and would take the files over. But a
-        // store that never answers mustn't keep the port.
+        // Close the files before the port is free. Another server that starts at this port has the same
+        // session, and would take the files over. But if the store never answers, free the port anyway.
         if tokio::time::timeout(CLOSING, export.writings.close_for_good()).await.is_err() {
-            tracing::warn!("the store doesn't close all files; the port becomes free all the same");
+            tracing::warn!("the store hasn't closed all files in time; the server frees its port anyway");
         }
         let ended = tokio::task::spawn_blocking(move || server.shutdown()).await;
         if !matches!(ended, Ok(true)) {
-            tracing::warn!("the server ended while calls were running: their clients get no answer");
+            tracing::warn!("the server ended while calls were running: their clients get no reply");
         }
         sweeping.abort();
-        // Those that failed to close before.
+        // Try again to close the files whose close has failed.
         export.writings.close_for_good().await;
     }
 }

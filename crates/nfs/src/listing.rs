@@ -1,9 +1,9 @@
-//! Directories in pages, whose cookies stay valid.
+//! Lists directories in pages, with cookies that stay valid.
 //!
-//! A cookie is a digest of the entry's name, and pages are in the order of cookies. So a page continues
-//! in the right place though entries came and went, or the server was restarted. A store lists a
-//! directory in its own order. Each pass over it keeps the first entries behind a cookie; a few such
-//! runs are remembered for the next pages.
+//! A cookie is a digest of the entry's name, and pages are in the order of cookies. So the next page starts
+//! in the right place even if entries came and went, or the server was restarted. A store lists a directory
+//! in its own order. Each pass over the directory keeps the entries with the lowest cookies above the
+//! client's. A few such runs of entries are remembered for the next pages.
 
 use crate::fault::Answer;
 use crate::handle::digest;
@@ -18,12 +18,12 @@ use tokio::sync::Semaphore;
 pub const OWN: u64 = 1;
 /// See [`OWN`].
 pub const PARENT: u64 = 2;
-/// Entries that one pass over a directory keeps: some 20 MB.
+/// Most entries that one pass over a directory keeps: some 20 MB.
 const RUN_ENTRIES: usize = 65_536;
-/// Passes at a time, of all users and of one.
+/// Most passes at once, of all users and of one user.
 const MOST_PASSES: usize = 4;
 const MOST_PASSES_OF_USER: usize = 2;
-/// Runs that are remembered, as long as they have fewer entries than two full ones.
+/// Most remembered runs. Together they have at most the entries of two full runs.
 const MOST_RUNS: usize = 64;
 /// How long a run is remembered.
 const LIFETIME: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ pub struct Run {
     made: Instant,
     /// The entries, by cookie.
     pub entries: BTreeMap<u64, FileStatus>,
-    /// There are none behind these.
+    /// Whether the directory has no entries after these.
     pub at_end: bool,
 }
 
@@ -54,10 +54,10 @@ impl Default for Listings {
 }
 
 impl Listings {
-    /// Entries of a directory behind `cookie`. A listing from the start on is fresh.
+    /// Entries of a directory after `cookie`. A listing from the start never uses a remembered run.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store's `list`.
     pub async fn after(
         &self,
         store: &dyn FileSystem,
@@ -75,7 +75,7 @@ impl Listings {
         {
             return Ok(run.clone());
         }
-        // One user's passes wait here, and not in front of others'.
+        // A user with many passes waits here first, without delaying other users.
         let of_user = self.of_user(&who.user);
         let _turns = (of_user.acquire().await, self.passes.acquire().await);
         let (mut entries, mut at_end) = (BTreeMap::new(), true);
@@ -107,7 +107,7 @@ impl Listings {
         users.entry(user.clone()).or_insert_with(|| Arc::new(Semaphore::new(MOST_PASSES_OF_USER))).clone()
     }
 
-    /// A directory's entries changed.
+    /// Forgets a directory's runs, because its entries changed.
     pub fn forget(&self, directory: &StorePath) {
         self.lock().retain(|run| run.directory != *directory);
     }
@@ -124,7 +124,7 @@ impl Listings {
     }
 }
 
-/// The cookie of an entry, which fits a signed number.
+/// The cookie of an entry. It is at most `i64::MAX`, for clients that use signed numbers.
 fn cookie_of(name: &str) -> u64 {
     (u64::from_be_bytes(digest(&[name.as_bytes()])) >> 1).max(PARENT + 1)
 }
@@ -144,7 +144,7 @@ mod tests {
         }
         let (mut cookie, mut seen) = (0, Vec::new());
         loop {
-            // Another server each time: nothing is remembered.
+            // A new `Listings` each time, as after a restart: nothing is remembered.
             let run = Listings::default().after(&store, &who, &root, cookie).await.unwrap();
             let Some((next, entry)) = run.entries.first_key_value() else { break };
             seen.push(entry.name().to_owned());

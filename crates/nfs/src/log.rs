@@ -1,7 +1,7 @@
-//! Lines that clients cause, so many that they could fill a disk.
+//! Limits the log lines that clients cause, which could otherwise fill a disk.
 
-/// Logs at a level, at most ten lines a second of each place in the code. The next line tells how many
-/// were left out.
+/// Logs at a level, but at most ten lines per second from each place in the code. The next line tells how
+/// many lines were left out.
 macro_rules! seldom {
     ($level:ident, $($text:tt)+) => {{
         static LINES: strait_telemetry::Seldom = strait_telemetry::Seldom::new();

@@ -1,4 +1,4 @@
-//! The MOUNT protocol: the first handle.
+//! The MOUNT protocol, by which clients get their first handle.
 
 use crate::Export;
 use crate::fault::{Answer, Fault};
@@ -10,7 +10,7 @@ use strait_store::{Principal, StorePath, encoding};
 const AUTH_SYS: i32 = 1;
 
 impl Export {
-    /// The handle of a directory below the exported one, which is `/` to clients.
+    /// The handle of a directory. Clients name it relative to the exported directory, which is `/` for them.
     async fn mounted(&self, who: &Principal, wanted: &[u8]) -> Answer<Vec<u8>> {
         let below = StorePath::parse(&format!("/{}", encoding::encode(wanted)))?;
         let root = self.handles.root();
@@ -35,7 +35,7 @@ impl MountV3Service for Export {
         })
     }
 
-    /// The server doesn't note who has mounted it.
+    /// Always empty: the server doesn't record which clients have mounted it.
     fn m3_dump(&self, _: &Request) -> Result<M3Mounts<'_>, ServiceError> {
         Ok(M3Mounts::new())
     }

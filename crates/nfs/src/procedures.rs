@@ -1,7 +1,7 @@
-//! The procedures of NFS version 3, each by what RFC 1813 says of it in section 3.3.
+//! The procedures of NFS version 3 (RFC 1813, section 3.3).
 //!
-//! Changes are answered without the attributes from before them: no store tells them in one step. Clients
-//! then ask again.
+//! Replies to changes have no attributes from before the change, since no store returns them atomically with
+//! the change. Clients then ask for the attributes again.
 
 use crate::attributes::{at_creation, size};
 use crate::fault::{Answer, Fault};
@@ -16,23 +16,23 @@ use strait_store::{
     CreateOptions, ErrorKind, FileStatus, MAX_NAME_BYTES, Principal, StorePath, StoreStatus, encoding,
 };
 
-/// Longest run of zeros that a larger size appends: 64 MiB.
+/// Most zeros that SETATTR appends for a larger size: 64 MiB.
 const MOST_ZEROS: u64 = 64 << 20;
-/// A page's bytes without its entries, at most.
+/// Most bytes of a page without its entries.
 const PAGE_BYTES: usize = 128;
-/// An entry's bytes without name and handle: in READDIR, and with attributes in READDIRPLUS.
+/// Bytes of an entry without name and handle: in READDIR, and, with attributes, in READDIRPLUS.
 const ITEM_BYTES: usize = 24;
 const ITEM_PLUS_BYTES: usize = ITEM_BYTES + 88 + 8;
 /// Preferred size of a page of a directory.
 const PAGE_PREFERRED_BYTES: u32 = 64 << 10;
-/// Stores keep times in milliseconds.
+/// Precision of times: stores keep them in milliseconds.
 const PRECISION: N3Time = N3Time { seconds: 0, nanoseconds: 1_000_000 };
 
-/// The procedures that change something: SETATTR, WRITE, CREATE, MKDIR, REMOVE, RMDIR, RENAME. A second
-/// execution would fail, or undo what another client did since.
+/// The procedures that change something: SETATTR, WRITE, CREATE, MKDIR, REMOVE, RMDIR, RENAME. Executing such
+/// a call twice could fail, or undo a later change of another client.
 pub const CHANGES: [u32; 7] = [2, 7, 8, 9, 12, 13, 14];
 
-/// Settings that leave all as it is.
+/// Settings that change nothing.
 pub const NOTHING: N3Settings = N3Settings {
     mode: None,
     uid: None,
@@ -49,12 +49,12 @@ struct Listed<'l> {
     cookie: u64,
     name: Vec<u8>,
     path: StorePath,
-    /// None for the directory above.
+    /// None for the parent directory, whose status isn't read.
     status: Option<&'l FileStatus>,
 }
 
 impl Export {
-    /// Does the work of a call for its caller, on the calling thread.
+    /// Executes `work` of a call as the call's user, on the calling thread.
     pub fn answer<T>(&self, call: &Request, work: impl AsyncFnOnce(&Principal) -> Answer<T>) -> Answer<T> {
         let who = self.callers.principal(call)?;
         let Some(_turn) = self.turns.take(call) else { return Err(Fault(N3Status::Jukebox)) };
@@ -65,7 +65,7 @@ impl Export {
         self.handles.path(&*self.store, who, handle).await
     }
 
-    /// The record of a handle's object, which must be there.
+    /// The path and the status of a handle's object, which must exist.
     async fn object(&self, who: &Principal, handle: &N3Handle<'_>) -> Answer<(StorePath, FileStatus)> {
         let path = self.path(who, handle).await?;
         let status = self.status(who, &path).await.map_err(Fault::of_object)?;
@@ -77,15 +77,15 @@ impl Export {
         if status.is_directory() { Ok((path, status)) } else { Err(Fault(N3Status::Notdir)) }
     }
 
-    /// The directory of an entry to make or remove, with its record, and the entry's path.
+    /// For an entry to make or remove: its directory's path and status, and the entry's path.
     async fn entry(&self, who: &Principal, at: &N3Entry<'_>) -> Answer<(StorePath, FileStatus, StorePath)> {
         let (directory, status) = self.directory(who, &at.directory).await?;
         let path = child(&directory, at.name.as_bytes())?;
         Ok((directory, status, path))
     }
 
-    /// Whether a user may write an object in any case: another's writer may be ended for this call. The
-    /// store decides whether a user may whose groups matter.
+    /// Whether a user is surely allowed to write an object, whatever the user's groups are. Only such a
+    /// user's call closes another user's writer. If the groups matter, the store decides.
     pub fn may_write(&self, who: &Principal, status: &FileStatus) -> bool {
         self.callers.sure_bits(who, status, self.capabilities.permissions) & 2 != 0
     }
@@ -100,7 +100,7 @@ impl Export {
         match self.status(who, &path).await {
             Ok(status) => Ok((path, status)),
             Err(Fault(N3Status::Noent)) => {
-                // The directory may be gone, too.
+                // If the directory is gone, too, its handle is stale.
                 self.directory(who, &at.directory).await?;
                 Err(Fault(N3Status::Noent))
             }
@@ -108,13 +108,13 @@ impl Export {
         }
     }
 
-    /// The directory above, which for the export is itself.
+    /// The parent directory. For the export, it is the export itself.
     fn parent(&self, directory: &StorePath) -> StorePath {
         let above = directory.parent().filter(|_| directory != self.handles.root());
         above.unwrap_or_else(|| directory.clone())
     }
 
-    /// A new entry as its client gets it, with the attributes that couldn't be set before.
+    /// The reply for a new entry. Sets the attributes that couldn't be set at its creation.
     async fn made(&self, who: &Principal, path: &StorePath, left: &N3Settings) -> Answer<N3Made<'static>> {
         let mut status = self.status(who, path).await?;
         if self.set(who, path, &status, left).await? {
@@ -127,9 +127,9 @@ impl Export {
         })
     }
 
-    /// The record of an entry to make, if it is there already.
+    /// The status of an entry to make, if it exists already.
     async fn taken(&self, who: &Principal, path: &StorePath) -> Answer<Option<FileStatus>> {
-        // A path without a handle would be an entry that nobody reaches.
+        // Refuse a path that has no handle: clients couldn't use the entry.
         self.handles.of(path)?;
         match self.status(who, path).await {
             Ok(status) => Ok(Some(status)),
@@ -193,7 +193,7 @@ impl Export {
         let before = self.status(who, path).await?;
         self.writings.close(who, path, self.may_write(who, &before)).await?;
         if self.writings.end(path).is_some() {
-            // Another user writes it, whom a stranger mustn't disturb.
+            // Another user is writing the file, and this user isn't surely allowed to write it.
             return Err(Fault(N3Status::Jukebox));
         }
         let status = self.store.stat(who, path).await?;
@@ -210,7 +210,7 @@ impl Export {
             let options = CreateOptions { overwrite: true, permission, ..CreateOptions::default() };
             self.store.create(who, path, &options).await?.close().await?;
         } else if size < status.length {
-            seldom!(warn, "setattr {path}: this store can't cut files");
+            seldom!(warn, "setattr {path}: this store can't shorten files");
             return Err(Fault(N3Status::Notsupp));
         }
         self.readings.forget_below(path);
@@ -219,7 +219,7 @@ impl Export {
 
     async fn extend(&self, who: &Principal, path: &StorePath, from: u64, to: u64) -> Answer<()> {
         if to - from > MOST_ZEROS {
-            seldom!(warn, "setattr {path}: {} more bytes: stores have no holes", to - from);
+            seldom!(warn, "setattr {path}: refused to append {} zeros: stores have no holes", to - from);
             return Err(Fault(N3Status::Fbig));
         }
         let zeros = Bytes::from(vec![0; TRANSFER_BYTES.min((to - from) as usize)]);
@@ -239,7 +239,7 @@ impl Export {
         let length = (read.count as usize).min(TRANSFER_BYTES);
         let Some(end) = read.offset.checked_add(length as u64) else { return Err(Fault(N3Status::Inval)) };
         if self.writings.has_another(who, &path).await {
-            // Before the store has agreed, a stranger mustn't make that writer flush.
+            // Check first that this user can read the file. Only then flush the other user's writer.
             self.readings.check(who, &path).await.map_err(Fault::of_object)?;
         }
         let shown = self.writings.show(who, &path, end).await?;
@@ -248,7 +248,7 @@ impl Export {
         }
         let read_bytes = self.readings.read(who, &path, read.offset, length).await;
         let (data, at_end) = read_bytes.map_err(Fault::of_object)?;
-        // More may have been written than readers see.
+        // The file isn't at its end if this server has written bytes that readers don't see yet.
         let end = read.offset + data.len() as u64;
         let at_end = at_end && self.writings.end(&path).is_none_or(|written| end >= written);
         Ok(N3Bytes { attributes: None, count: data.len() as u32, at_end, data: data.into() })
@@ -262,7 +262,8 @@ impl Export {
         if write.offset > i64::MAX as u64 - u64::from(count) {
             return Err(Fault(N3Status::Fbig));
         }
-        // Before the write: if it is lost while this call ends, the client should see a change.
+        // Get the verifier before the write. If the bytes are lost before the reply, the client then sees
+        // that the verifier has changed.
         let verifier = self.writings.verifier(&path);
         let piece = Piece { offset: write.offset, data, stable: write.stable };
         let written = self.writings.write(who, &path, piece, |status| self.may_write(who, status)).await;
@@ -319,15 +320,15 @@ impl Export {
         Ok(renamed?)
     }
 
-    /// Whether a user may take an entry out of a directory in any case.
+    /// Whether a user is surely allowed to remove an entry from a directory, whatever the user's groups are.
     fn may_move(&self, who: &Principal, directory: &FileStatus, entry: &FileStatus) -> bool {
         let is_sticky = directory.permission & 0o1000 != 0;
         let owns = |status: &FileStatus| *who.user == *status.owner || &*who.user == "root";
         self.may_write(who, directory) && (!is_sticky || owns(directory) || owns(entry))
     }
 
-    /// Closes what is open at a path and beneath, before the path means something else. Without `all` only
-    /// what the caller writes: a stranger's call mustn't end files that others are writing.
+    /// Closes the open files at and below a path, before the path is removed or renamed. Without `all`,
+    /// closes only the files that `who` writes, so that the call doesn't disturb other users' writers.
     async fn let_go(&self, who: &Principal, all: bool, path: &StorePath) {
         self.writings.close_below(path, |writer| all || writer.user == who.user).await;
         if all {
@@ -335,8 +336,8 @@ impl Export {
         }
     }
 
-    /// Passes the entries of a directory behind `cookie` on to `add`, until that has no room. Returns the
-    /// directory's attributes, and whether there are no more entries.
+    /// Passes the entries of a directory after `cookie` to `add`, until `add` has no room. Returns the
+    /// directory's attributes, and whether all entries were passed.
     async fn list(
         &self,
         who: &Principal,
@@ -358,7 +359,7 @@ impl Export {
         let listed = self.listings.after(&*self.store, who, &directory, cookie).await;
         let run = listed.map_err(Fault::of_object)?;
         for (number, entry) in run.entries.range(cookie.saturating_add(1)..) {
-            // A store may have names that can't be asked for.
+            // Skip names of the store that clients couldn't ask for.
             let Ok(path) = StorePath::parse(&entry.path) else { continue };
             let Some(name) = encoding::decode(path.name()) else { continue };
             let listed =
@@ -390,7 +391,7 @@ impl Export {
         let mut names_room = wanted.name_bytes as usize;
         let mut items: Vec<N3ItemPlus<'static>> = Vec::new();
         let add = |listed: Listed<'_>| {
-            // A path without a handle shows up when the client looks it up.
+            // If the path has no handle, the client gets the error when it looks the entry up.
             let handle = self.handles.of(&listed.path).ok();
             let named = ITEM_BYTES + listed.name.len().next_multiple_of(4);
             let bytes = named - ITEM_BYTES
@@ -450,7 +451,7 @@ impl Export {
     }
 }
 
-/// A page without room: its entries come first, but a page has one entry at least.
+/// Ends a full page. If not even one entry fits, the client's page size is too small.
 fn full(is_empty: bool) -> Answer<bool> {
     if is_empty { Err(Fault(N3Status::Toosmall)) } else { Ok(false) }
 }
@@ -503,7 +504,7 @@ impl NfsV3Service for Export {
         })
     }
 
-    /// No store has links.
+    /// Always fails: no store has symbolic links.
     fn n3_readlink(
         &self,
         call: &Request,

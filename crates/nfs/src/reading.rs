@@ -1,4 +1,4 @@
-//! Files that are being read. NFS has no open, so their readers stay open between reads.
+//! Files that are being read. NFS has no procedure to open a file, so readers stay open between reads.
 
 use crate::fault::Answer;
 use bytes::Bytes;
@@ -8,11 +8,12 @@ use std::time::Duration;
 use strait_store::{FileReader, FileStatus, FileSystem, Principal, Result, StorePath};
 use tokio::time::Instant;
 
-/// Open readers. Those of some stores read ahead, by some megabytes.
+/// Most open readers. The readers of some stores read ahead, which takes some megabytes each.
 const MOST_READERS: usize = 128;
-/// A reader that isn't used for so long is closed.
+/// A reader that isn't used for this time is closed.
 const IDLE: Duration = Duration::from_secs(10);
-/// A file may have changed, or have been replaced, within this time before a read without its notice.
+/// If a reader's last check is older than this, it is checked against the file's status. So a read can miss
+/// changes of the last second, also a replacement of the file.
 const TRUSTED: Duration = Duration::from_secs(1);
 
 type Key = (StorePath, Arc<str>);
@@ -33,15 +34,15 @@ struct Open {
 }
 
 impl Readings {
-    /// None so far.
+    /// Without any reader.
     pub fn new(store: Arc<dyn FileSystem>) -> Self {
         Self { store, open: Mutex::default() }
     }
 
-    /// Up to `length` bytes from `offset`, and whether they are the last.
+    /// Reads up to `length` bytes from `offset`. Returns them, and whether they reach the file's end.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store's `stat`, `open` and reads.
     pub async fn read(
         &self,
         who: &Principal,
@@ -57,7 +58,7 @@ impl Readings {
         let (open, bytes) = match read {
             Ok(bytes) if has_more || fresh => (open, bytes),
             Err(error) if fresh => return Err(error.into()),
-            // The file may have grown, or another has its name.
+            // The file may have grown, or another file may have its path now.
             read => {
                 if read.is_err() {
                     self.lock().remove(&key);
@@ -77,16 +78,16 @@ impl Readings {
         Ok((bytes, at_end))
     }
 
-    /// Whether the user may read a file.
+    /// Checks, by opening a reader, that the user is allowed to read a file.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store's `stat` and `open`.
     pub async fn check(&self, who: &Principal, path: &StorePath) -> Answer<()> {
         Ok(self.reader(who, &(path.clone(), who.user.clone()), TRUSTED).await.map(drop)?)
     }
 
-    /// The reader of a file, and whether it was opened just now. One that was checked longer ago than
-    /// `trusted` is checked again.
+    /// The reader of a file, and whether this call opened it. Checks a known reader again if its last check
+    /// is older than `trusted`.
     async fn reader(&self, who: &Principal, key: &Key, trusted: Duration) -> Result<(Open, bool)> {
         let known = self.lock().get(key).cloned();
         if let Some(mut open) = known {
@@ -102,7 +103,7 @@ impl Readings {
             self.lock().insert(key.clone(), open.clone());
             return Ok((open, false));
         }
-        // Before the opening, so that a change in between isn't missed.
+        // Get the status before opening the file. So a later check notices a change in between.
         let status = self.store.stat(who, &key.0).await?;
         self.open(who, key, &status).await
     }
@@ -121,7 +122,7 @@ impl Readings {
         Ok((open, true))
     }
 
-    /// The files at a path and beneath changed, or have other names.
+    /// Closes the readers of the files at and below a path, because the files changed or were renamed.
     pub fn forget_below(&self, path: &StorePath) {
         self.lock().retain(|(open, _), _| !path.contains(open));
     }
@@ -136,7 +137,7 @@ impl Readings {
     }
 }
 
-/// Time, length, and what decides who may read.
+/// A file's modification time, its length, and the attributes that decide who can read it.
 type Version = (i64, u64, u32, String, String);
 
 fn version(status: &FileStatus) -> Version {

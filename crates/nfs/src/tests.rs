@@ -41,7 +41,7 @@ impl Served {
         (self.server, self.client) = (Some(server), client);
     }
 
-    /// Calls without credentials from now on, which are nobody's. Returns the user's client.
+    /// From now on, calls without credentials, which act as nobody. Returns the user's client.
     fn as_nobody(&mut self) -> NfsV3Client {
         let address = self.server.as_ref().unwrap().address();
         let nobody = NfsV3Client::new(Client::default().onc_handle(address, Transport::Tcp));
@@ -262,7 +262,7 @@ fn repeated_writes_succeed_and_others_before_the_end_do_not() {
     assert_eq!(served.write(&file, 1, b"xx", N3Stable::Not).unwrap_err(), N3Status::Inval);
     served.write(&file, 3, b"st and more", N3Stable::Not).unwrap();
     served.commit(&file).unwrap();
-    // After a crash, bytes that are there may not be on stable storage: a COMMIT syncs them.
+    // After a crash, the file may have bytes that aren't on stable storage: a COMMIT syncs them.
     let again = served.write(&file, 0, b"first", N3Stable::Not).unwrap();
     assert_eq!(again.stable, N3Stable::Not);
     assert_eq!(served.commit(&file), Ok(again.verifier));
@@ -299,7 +299,7 @@ fn bytes_that_a_restart_lost_are_asked_for_again() {
     }
     assert_eq!(served.commit(&file), Ok(now));
     assert_eq!(served.read(&file, 0, 99), Ok((b"onetwothirdlast".to_vec(), true)));
-    // A hole that the client leaves is there again.
+    // If the client doesn't fill a hole, its next COMMIT finds the same hole.
     served.write(&file, 100, b"far", N3Stable::Not).unwrap();
     assert_ne!(served.commit(&file).unwrap(), now);
     served.write(&file, 100, b"far", N3Stable::Not).unwrap();
@@ -514,7 +514,7 @@ fn a_change_that_comes_again_over_another_connection_is_made_once() {
     let f = served.at("f");
     eventually("it is removed", || served.lookup(&f) == Err(N3Status::Noent));
     drop(unread);
-    // Another client makes it anew meanwhile.
+    // Meanwhile, another client creates it again.
     served.new_file("f");
     let mut answer = [0; 32];
     call().read_exact(&mut answer).unwrap();
@@ -532,7 +532,7 @@ fn the_store_checks_the_rights_of_each_caller() {
     let access = N3Access { object: file.clone(), wanted: N3_ACCESS_READ | N3_ACCESS_MODIFY };
     let N3AccessResult::Ok(own) = served.client.n3_access(&access).unwrap() else { panic!() };
     assert_eq!(own.allowed, access.wanted);
-    // A call without credentials is nobody's.
+    // A call without credentials acts as nobody.
     served.as_nobody();
     assert_eq!(served.read(&file, 0, 9), Err(N3Status::Acces));
     let N3AccessResult::Ok(others) = served.client.n3_access(&access).unwrap() else { panic!() };

@@ -1,35 +1,35 @@
-//! The clients, and their shares of the threads that execute calls.
+//! Shares the threads that execute calls among the clients.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strait_flexrpc::Origin;
 use strait_flexrpc::stub::Request;
 
-/// The client that made a call: what runs for a user of this host, or another host.
+/// The client that made a call: a user of this host, or another host.
 fn client(call: &Request) -> Origin {
     Origin::of(call.local_user, call.peer.ip())
 }
 
-/// The calls that run.
+/// The running calls, by client.
 pub struct Turns {
     most: usize,
     running: Mutex<HashMap<Origin, usize>>,
 }
 
-/// The place of a running call.
+/// A running call's turn, until it is dropped.
 pub struct Turn<'t> {
     turns: &'t Turns,
     origin: Origin,
 }
 
 impl Turns {
-    /// Up to `most` calls at a time.
+    /// Allows up to `most` calls at once.
     pub fn new(most: usize) -> Self {
         Self { most, running: Mutex::default() }
     }
 
-    /// A turn for this call; `None` if its origin has as many as it leaves to others. It doesn't wait,
-    /// since it would hold a thread meanwhile.
+    /// Takes a turn for this call. `None` if its origin already has at least as many turns as are free. It
+    /// doesn't wait for a turn, since waiting would occupy a thread.
     pub fn take(&self, call: &Request) -> Option<Turn<'_>> {
         let origin = client(call);
         let mut running = self.running();

@@ -1,14 +1,14 @@
-//! Files that are being written: each at its end, as stores can.
+//! Files that are being written. Stores write files only at their end.
 //!
 //! ```text
 //!   0 ─────────────── end        ahead ── …
-//!     accepted by the │  gap  │  came early, waits here
-//!     store's writer  │       │  for the gap to fill
+//!     accepted by the │  gap  │  bytes that came early wait
+//!     store's writer  │       │  here for the gap to fill
 //! ```
 //!
-//! NFS has no open and no close. A file's writer is opened by the first write, and closed by COMMIT, by
-//! seconds without a write, or by another use of the file. Bytes before the end are only compared, since
-//! clients repeat writes whose answer was lost.
+//! NFS has no procedures to open and close files. The first write opens a file's writer. COMMIT, some seconds
+//! without a write, or another use of the file closes it. A write of bytes before the end is compared with
+//! the file, and succeeds if they are equal, since clients repeat writes whose replies were lost.
 
 #[cfg(test)]
 mod tests;
@@ -32,28 +32,30 @@ use strait_store::{
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-/// Files being written at a time. A store's writer may take some megabytes.
+/// Most files that are being written at once. A store's writer may take some megabytes.
 const MOST_FILES: usize = 256;
-/// A file without a write for so long is closed.
+/// A file without a write for this time is closed.
 const IDLE: Duration = Duration::from_secs(5);
-/// Bytes that came early, of one file and of all: 8 and 64 MiB.
+/// Most bytes that came early, of one file and of all files: 8 and 64 MiB.
 const AHEAD_BYTES: usize = 8 << 20;
 /// See [`AHEAD_BYTES`].
 const ALL_AHEAD_BYTES: usize = 64 << 20;
-/// Memory for a piece that came early, beside its bytes: pieces may have one byte each.
+/// Memory that counts for each piece that came early, in addition to its bytes, since a piece can be 1 byte
+/// long.
 const PIECE_BYTES: usize = 128;
-/// So long after a start or a loss, a gap may be bytes that were lost and that their client still has.
+/// For this time after a start or a loss, missing bytes may be lost ones that the client still has.
 const LOSS: Duration = Duration::from_secs(600);
-/// So long a stable write behind a gap is repeated by its client, while the bytes before it may come.
+/// For this time, a stable write after a gap gets `Jukebox`, since the bytes before it may still come.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Gaps that are remembered, some hundred bytes each.
+/// Most remembered gaps, of some hundred bytes each.
 const MOST_GAPS: usize = 1_024;
-/// Files whose losses are remembered. More change the verifiers of all.
+/// Most files whose losses are remembered. One more changes the verifiers of all files.
 const MOST_LOSSES: usize = 16_384;
-/// More losses than a file has meanwhile.
+/// Added to the base verifier when all losses are forgotten. No file has so many losses, so the new verifiers
+/// differ from all earlier ones.
 const LOSSES_OF_FILE: u64 = 1 << 32;
 
-/// Bytes for a place of a file, which a client wants to be as safe as `stable` says.
+/// Bytes to write at an offset. `stable` says how safe the client wants them.
 pub struct Piece {
     pub offset: u64,
     pub data: Bytes,
@@ -65,46 +67,47 @@ pub struct Writings {
     store: Arc<dyn FileSystem>,
     capabilities: Capabilities,
     slots: Mutex<HashMap<StorePath, Arc<Slot>>>,
-    /// No more files are opened.
+    /// Whether the server ends, so that no more files are opened.
     ends: AtomicBool,
     ahead_bytes: AtomicUsize,
     losses: Mutex<Losses>,
     gaps: Mutex<HashMap<Waiting, Gap>>,
 }
 
-/// Losses of bytes that were answered as unstable. Each changes the verifier of its file, and of no others:
-/// one user's losses would else make others' clients repeat writes for ever.
+/// Losses of bytes that were acknowledged as unstable. A loss changes only the verifier of its file.
+/// Otherwise, one user's repeated losses could make other users' clients repeat their writes forever.
 struct Losses {
-    /// The verifier of files without a loss, and since when it is. A start counts as a loss, since an
-    /// earlier server may have been killed.
+    /// The verifier of files without a loss, and the time from which it is valid. The server's start counts
+    /// as a loss, since an earlier server may have been killed.
     base: (u64, Instant),
-    /// How many losses a file had, and when the last. By the path's digest: paths take much memory, and
-    /// two files with one digest only get new verifiers together.
+    /// The number of a file's losses, and the time of the latest. The key is a digest of the path, since
+    /// paths take much memory. If two files have the same digest, they get new verifiers together, which is
+    /// harmless.
     of_files: HashMap<u64, (u64, Instant)>,
     digests: RandomState,
 }
 
-/// A file in which bytes are missing, and whether a stable write waits for them, or a COMMIT found the gap.
+/// A file in which bytes are missing. True: a stable write waits for them. False: a COMMIT found the gap.
 type Waiting = (StorePath, bool);
 
 /// A gap: its beginning and end, and when it was first seen.
 type Gap = (u64, u64, Instant);
 
-/// One file's place in the table.
+/// A file's entry in the table.
 struct Slot {
-    /// Who claimed it.
+    /// The user whose call added the entry.
     user: Arc<str>,
     state: AsyncMutex<State>,
     used: Mutex<Instant>,
-    /// A sweep closes it.
+    /// Whether a sweep is closing the file.
     closing: AtomicBool,
-    /// The file's length with all accepted bytes.
+    /// The file's length, including all bytes that the writer accepted.
     end: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    /// The slot isn't in the table any more.
+    /// Whether the slot was removed from the table.
     is_gone: bool,
     file: Option<Writing>,
 }
@@ -112,21 +115,21 @@ struct State {
 struct Writing {
     who: Principal,
     writer: Box<dyn FileWriter>,
-    /// Readers that open now see the file up to here.
+    /// Readers that are opened now see the file up to this offset.
     flushed: u64,
-    /// Bytes were answered as unstable since the last sync.
+    /// Whether bytes were acknowledged as unstable since the last sync.
     unstable: bool,
     ahead: BTreeMap<u64, Bytes>,
-    /// Made here: no earlier server has lost bytes of it.
+    /// Whether this server created the file, so that no earlier server can have lost bytes of it.
     is_new: bool,
-    /// The verifier of the exclusive CREATE that made it.
+    /// The verifier of the exclusive CREATE that made the file.
     made_by: Option<[u8; 8]>,
-    /// The record of a new file, which some stores don't have before the close.
+    /// The status of a new file, for stores that don't show a file before its close.
     record: Option<FileStatus>,
 }
 
 impl Writings {
-    /// None so far.
+    /// Without any file.
     pub fn new(store: Arc<dyn FileSystem>) -> Self {
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         Self {
@@ -140,13 +143,13 @@ impl Writings {
         }
     }
 
-    /// The verifier of a file's unstable writes: another after each start, and after each loss of them.
-    /// Clients then repeat them.
+    /// The verifier of a file's unstable writes. It changes at each start, and at each loss of such writes.
+    /// When clients see that it changed, they repeat these writes.
     pub fn verifier(&self, path: &StorePath) -> [u8; 8] {
         self.losses().of(path).0.to_be_bytes()
     }
 
-    /// Bytes of a file are lost that were answered as unstable.
+    /// Records that a file lost bytes which were acknowledged as unstable.
     fn lose(&self, path: &StorePath) {
         self.losses().add(path);
     }
@@ -155,8 +158,8 @@ impl Writings {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long ago this gap was first seen; None, and it is remembered, if it wasn't. Stable writes that
-    /// wait have the same gap if it begins at the same place.
+    /// The time since this gap was first seen. If it is new, remembers it and returns `None`. For stable
+    /// writes, gaps that begin at the same offset count as the same gap.
     fn seen(&self, path: &StorePath, stable: bool, (end, from): (u64, u64)) -> Option<Duration> {
         let mut gaps = self.gaps();
         let is_same = |gap: &&Gap| gap.0 == end && (stable || gap.1 == from);
@@ -170,7 +173,7 @@ impl Writings {
         None
     }
 
-    /// Forgets the gap for which stable writes wait: the file goes on.
+    /// Forgets the gap for which stable writes wait, because bytes were appended.
     fn goes_on(&self, path: &StorePath) {
         let mut gaps = self.gaps();
         if !gaps.is_empty() {
@@ -190,12 +193,13 @@ impl Writings {
         self.slots().get(path).cloned()
     }
 
-    /// The file's length with all bytes that are written here; None if it isn't being written.
+    /// The file's length, including all bytes that the writer accepted; `None` if the file isn't being
+    /// written.
     pub fn end(&self, path: &StorePath) -> Option<u64> {
         self.slot(path).map(|slot| slot.end.load(Ordering::Acquire)).filter(|end| *end != NOT_OPEN)
     }
 
-    /// Whether another user writes the file, and readers see that.
+    /// Whether another user is writing the file, in a store whose readers see files that are being written.
     pub async fn has_another(&self, who: &Principal, path: &StorePath) -> bool {
         let Some(slot) = self.slot(path).filter(|_| self.capabilities.visible_while_written) else {
             return false;
@@ -203,7 +207,7 @@ impl Writings {
         slot.state.lock().await.file.as_ref().is_some_and(|file| file.who.user != who.user)
     }
 
-    /// The record of a file that the store doesn't show before its close.
+    /// The status of a file that is being written, if the store doesn't show it before its close.
     pub async fn record(&self, path: &StorePath) -> Option<FileStatus> {
         let slot = self.slot(path)?;
         let state = slot.state.lock().await;
@@ -211,14 +215,14 @@ impl Writings {
         file.record.clone().map(|record| FileStatus { length: file.writer.position(), ..record })
     }
 
-    /// Whether this exclusive CREATE made the file: it was repeated.
+    /// Whether an earlier exclusive CREATE with this verifier made the file, so that this call repeats it.
     pub async fn was_made_by(&self, path: &StorePath, verifier: [u8; 8]) -> bool {
         let Some(slot) = self.slot(path) else { return false };
         slot.state.lock().await.file.as_ref().is_some_and(|file| file.made_by == Some(verifier))
     }
 
-    /// The file's slot. Makes room for it by closing a file of the user who has the most, the one that was
-    /// idle longest: nobody closes another's files by opening many.
+    /// The file's slot. If the table is full, closes a file of the user with the most files, the one that was
+    /// idle longest. So a user who opens many files doesn't close the files of others.
     async fn claim(&self, who: &Principal, path: &StorePath) -> Answer<Arc<Slot>> {
         loop {
             let oldest = {
@@ -242,7 +246,9 @@ impl Writings {
                 }
                 let mut files: HashMap<&str, usize> = HashMap::new();
                 slots.values().for_each(|slot| *files.entry(&*slot.user).or_default() += 1);
-                let most = files.into_iter().max_by_key(|(_, files)| *files).map(|(user, _)| user);
+                // Of users with equally many, the one who opens a further file.
+                let rank = |(user, files): &(&str, usize)| (*files, **user == *who.user);
+                let most = files.into_iter().max_by_key(rank).map(|(user, _)| user);
                 let age = |slot: &Slot| (slot.closing.load(Ordering::Acquire), slot.used());
                 let theirs = slots.iter().filter(|(_, slot)| most == Some(&*slot.user));
                 theirs.min_by_key(|(_, slot)| age(slot)).map(|(path, _)| path.clone())
@@ -251,16 +257,16 @@ impl Writings {
                 && let Err(fault) = self.end_of(&oldest, |_| true).await
                 && self.slot(&oldest).is_some()
             {
-                // Its store is away; so this client waits, too.
+                // The store doesn't answer, so this client must wait, too.
                 return Err(fault);
             }
         }
     }
 
-    /// Creates a file, and keeps its writer for the writes that follow.
+    /// Creates a file, and keeps its writer for later writes.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store's `create`. `Exist`: the file is being written. `Jukebox`: the server ends.
     pub async fn create(
         &self,
         who: &Principal,
@@ -293,11 +299,12 @@ impl Writings {
         }
     }
 
-    /// Writes a piece. Returns how safe it is. `may_write` tells, by a file's mode bits, whether the user
-    /// may in any case.
+    /// Writes a piece. Returns how safe its bytes are. `may_write` tells, by a file's status, whether the
+    /// user is surely allowed to write it.
     ///
     /// # Errors
-    /// Those of the store. `Inval`: the store writes files only at their end, and this isn't there.
+    /// Those of the store. `Inval`: the piece isn't at the file's end, and stores can only append. `Jukebox`:
+    /// another user is writing the file, bytes before the piece are missing, or memory is short.
     pub async fn write(
         &self,
         who: &Principal,
@@ -316,7 +323,7 @@ impl Writings {
                 continue;
             }
             let written = self.write_to(&mut state, who, path, piece, may_write).await;
-            // A write that waits or is refused, perhaps a stranger's, doesn't keep the file open.
+            // A write that waits or was refused doesn't keep the file open, since anyone could send it.
             match written {
                 Ok(_) => slot.touch(&state),
                 Err(_) => slot.note_end(&state),
@@ -338,11 +345,11 @@ impl Writings {
     ) -> Answer<N3Stable> {
         let Piece { offset, data, stable } = piece;
         if state.file.as_ref().is_some_and(|file| file.who.user != who.user) {
-            // A stranger's call mustn't end a file that is being written.
+            // Don't close another user's writer for a user who isn't surely allowed to write the file.
             if !may_write(&self.store.stat(who, path).await?) {
                 return Err(Fault(N3Status::Jukebox));
             }
-            // The store decides anew whether this user may write.
+            // Close that writer. When it is opened again, the store checks this user's permission.
             let finished = self.finish(path, state).await;
             if state.file.is_some() {
                 return Err(finished.err().unwrap_or(Fault(N3Status::Jukebox)));
@@ -357,7 +364,8 @@ impl Writings {
                     self.compare(who, path, offset, &data).await?;
                     return Ok(N3Stable::File);
                 }
-                // Bytes that are there already may be a killed server's, and not on stable storage.
+                // Open the file even if it has the bytes: a killed server may have written them without a
+                // sync.
                 state.file.insert(Writing::new(who, self.reopen(who, &status, path).await?))
             }
         };
@@ -383,7 +391,7 @@ impl Writings {
         synced.map_err(|error| self.after(error, path, state))
     }
 
-    /// Opens an existing file at its end.
+    /// Opens an existing file for appending.
     async fn reopen(
         &self,
         who: &Principal,
@@ -393,13 +401,13 @@ impl Writings {
         if self.capabilities.append || status.length > 0 {
             return self.store.append(who, path).await;
         }
-        // An empty file of a store that doesn't append.
+        // The store can't append, but the file is empty: create it again.
         let permission = Some(status.permission);
         let options = CreateOptions { overwrite: true, permission, ..CreateOptions::default() };
         self.store.create(who, path, &options).await
     }
 
-    /// Appends the part of `data` behind the file's end. The part before it must be there already.
+    /// Appends the part of `data` after the file's end. The file must already have the part before its end.
     async fn append(&self, file: &mut Writing, path: &StorePath, offset: u64, mut data: Bytes) -> Result<()> {
         let end = file.writer.position();
         let known = data.split_to((end - offset).min(data.len() as u64) as usize);
@@ -419,25 +427,25 @@ impl Writings {
         Ok(())
     }
 
-    /// Keeps bytes that came before those in front of them.
+    /// Keeps bytes that came early, while bytes before them are missing.
     fn keep_ahead(&self, file: &mut Writing, path: &StorePath, piece: Piece) -> Answer<N3Stable> {
         let Piece { offset, data, stable } = piece;
         let (end, length) = (file.writer.position(), data.len());
         if stable != N3Stable::Not {
-            // The client repeats it. Meanwhile the others may come.
+            // The client repeats the write. Until then, the missing bytes may come.
             let waited = self.seen(path, true, (end, offset)).is_some_and(|time| time >= PATIENCE);
             return Err(Fault(if waited { N3Status::Inval } else { N3Status::Jukebox }));
         }
         if offset.saturating_add(length as u64) - end > AHEAD_BYTES as u64 {
             seldom!(
                 warn,
-                "write {path}: at {offset}, beyond its end at {end}: the store writes files only at their end"
+                "write {path}: refused at {offset}, beyond the file's end at {end}: stores can only append"
             );
             return Err(Fault(N3Status::Inval));
         }
-        // A copy: as a part of its call, it would keep the whole of it.
+        // Copy the bytes: a slice would keep the memory of the whole call.
         let mut kept = data.to_vec();
-        // The piece that came first may be longer. Its bytes behind this one stay.
+        // If an earlier piece at this offset is longer, keep its bytes after this piece.
         let replaced = file.ahead.get(&offset);
         kept.extend_from_slice(replaced.and_then(|piece| piece.get(length..)).unwrap_or_default());
         let memory = kept.len() + PIECE_BYTES;
@@ -453,7 +461,7 @@ impl Writings {
         Ok(N3Stable::Not)
     }
 
-    /// Appends the bytes whose turn has come.
+    /// Appends the early bytes that no longer have a gap before them.
     async fn take_ahead(&self, file: &mut Writing, path: &StorePath) -> Result<()> {
         while let Some(first) = file.ahead.first_entry()
             && *first.key() <= file.writer.position()
@@ -468,7 +476,7 @@ impl Writings {
         Ok(())
     }
 
-    /// Checks that the file has these bytes: a write was repeated.
+    /// Checks that the file has these bytes, as it does if a write was repeated.
     async fn compare(&self, who: &Principal, path: &StorePath, offset: u64, data: &Bytes) -> Result<()> {
         let reader = self.store.open(who, path).await?;
         let mut at = 0;
@@ -482,10 +490,10 @@ impl Writings {
         Ok(())
     }
 
-    /// After a failure, a writer that doesn't go on is dropped, and with it perhaps bytes that were
-    /// answered as unstable.
+    /// After a failure, drops a writer that can't continue, perhaps with bytes that were acknowledged as
+    /// unstable.
     fn after(&self, error: Error, path: &StorePath, state: &mut State) -> Fault {
-        // A refused write leaves the writer usable.
+        // After a refused write, the writer stays usable.
         let goes_on = |file: &Writing| error.kind() == ErrorKind::InvalidArgument || file.writer.goes_on();
         if !state.file.as_ref().is_some_and(goes_on) {
             self.abandon(path, state);
@@ -506,10 +514,12 @@ impl Writings {
         self.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Makes a file's bytes as safe as the store's close makes them.
+    /// Closes a file that `who` writes, which makes its bytes as safe as the store's close makes them. Syncs
+    /// a file that another user writes.
     ///
     /// # Errors
-    /// Those of the store. `Inval`: bytes before the last ones are missing, and weren't lost here.
+    /// Those of the store. `Inval`: bytes in the middle are missing, and the client didn't repeat them.
+    /// `Jukebox`: another user's file has a gap.
     pub async fn commit(&self, who: &Principal, path: &StorePath) -> Answer<()> {
         if self.sync_of_other(who, path).await? {
             return Ok(());
@@ -518,14 +528,14 @@ impl Writings {
         let Some((gap, is_new)) = self.end_of(path, |file| file.who.user == who.user).await? else {
             return Ok(());
         };
-        // The missing bytes may be lost ones that the client still has. It sees another verifier, and repeats
-        // them. If it hasn't got them, it comes again with the same gap.
+        // The missing bytes may be lost ones that the client still has. It sees a new verifier and repeats
+        // them. If it doesn't have them, its next COMMIT finds the same gap.
         let repeats = !is_new && lost.elapsed() < LOSS && self.seen(path, false, gap).is_none();
         if repeats { Ok(()) } else { Err(Fault(N3Status::Inval)) }
     }
 
-    /// Syncs a file that another user writes. It stays open: the caller may be a stranger, or a client whose
-    /// COMMIT by one user is for the writes of all.
+    /// Syncs a file that another user writes, and returns whether there is one. The file stays open, since
+    /// the caller may be any user. A client may send one user's COMMIT for the writes of all its users.
     async fn sync_of_other(&self, who: &Principal, path: &StorePath) -> Answer<bool> {
         let Some(slot) = self.slot(path) else { return Ok(false) };
         let mut state = slot.state.lock().await;
@@ -545,18 +555,18 @@ impl Writings {
         }
     }
 
-    /// Closes a file that is being written, for a user who is the writer or, as `may_write` says, may
-    /// write it.
+    /// Closes a file that is being written, if `who` writes it, or `may_write` says that `who` is surely
+    /// allowed to.
     ///
     /// # Errors
-    /// Those of the store. `Inval`: bytes before the last ones are missing.
+    /// Those of the store's close. `Inval`: bytes in the middle are missing.
     pub async fn close(&self, who: &Principal, path: &StorePath, may_write: bool) -> Answer<()> {
         let gap = self.end_of(path, |file| may_write || file.who.user == who.user).await?;
         gap.map_or(Ok(()), |_| Err(Fault(N3Status::Inval)))
     }
 
-    /// Closes a file that is being written, if it is such a one. Returns its gap, if bytes are missing,
-    /// and whether it was made here.
+    /// Closes a file that is being written, if `which` accepts it. If bytes are missing, returns the gap, and
+    /// whether this server created the file.
     async fn end_of(
         &self,
         path: &StorePath,
@@ -575,13 +585,13 @@ impl Writings {
         Ok(finished?.map(|gap| (gap, is_new)))
     }
 
-    /// Closes the writer. Drops the bytes behind a gap, and returns the gap.
+    /// Closes the writer. If there is a gap, drops the bytes after it, and returns the gap.
     async fn finish(&self, path: &StorePath, state: &mut State) -> Answer<Option<(u64, u64)>> {
         let Some(file) = &mut state.file else { return Ok(None) };
         let end = file.writer.position();
         let gap = file.ahead.first_key_value().map(|(at, _)| (end, *at));
         if let Some((_, at)) = gap {
-            seldom!(warn, "write {path}: bytes {end} to {at} never came; those behind them are dropped");
+            seldom!(warn, "write {path}: bytes {end} to {at} never came; bytes after them are dropped");
             self.forget_ahead(file);
             file.ahead.clear();
             self.lose(path);
@@ -600,14 +610,14 @@ impl Writings {
         self.slots().remove(path);
     }
 
-    /// Closes the files at a path and beneath that certain users write.
+    /// Closes those files at and below a path whose writer's user `of` accepts.
     pub async fn close_below(&self, path: &StorePath, of: impl Fn(&Principal) -> bool) {
         let open = self.slots().clone();
         let below = open.keys().filter(|open| path.contains(open));
         join_all(below.map(|path| self.close_one(path, |file| of(&file.who)))).await;
     }
 
-    /// Closes all files, and opens none from now on: writes get `Jukebox`.
+    /// Closes all files, and opens no more files: later writes get `Jukebox`.
     pub async fn close_for_good(&self) {
         {
             let _no_claim = self.slots();
@@ -616,12 +626,12 @@ impl Writings {
         self.close_below(&StorePath::root(), |_| true).await;
     }
 
-    /// Closes files that weren't written for a while, but those that an earlier call is closing.
+    /// Closes files that weren't written for [`IDLE`], except those that an earlier sweep is still closing.
     pub async fn sweep(&self) {
         self.gaps().retain(|_, (_, _, since)| since.elapsed() < LOSS);
         let mut open = self.slots().clone();
         open.retain(|_, slot| slot.is_idle());
-        // The others don't wait for a close that takes long: each of at most MOST_FILES has its own time.
+        // Close the files concurrently (at most MOST_FILES), so that a slow close doesn't delay the others.
         join_all(open.iter().filter_map(|(path, slot)| {
             let closing = Closing::begin(slot)?;
             Some(async move {
@@ -632,14 +642,14 @@ impl Writings {
         .await;
     }
 
-    /// Closes a file whose user doesn't wait for it.
+    /// Closes a file. No client waits for the result.
     async fn close_one(&self, path: &StorePath, which: impl FnOnce(&Writing) -> bool) {
-        // A failure is logged, and the client learns it by the verifier.
+        // A failure is logged. The client notices it by the changed verifier.
         let closed = AssertUnwindSafe(self.end_of(path, which)).catch_unwind().await;
         if closed.is_err()
             && let Some(slot) = self.slot(path)
         {
-            tracing::error!("close {path}: the store has a bug: its writer panicked");
+            tracing::error!("close {path}: the store's writer panicked, which is a bug in Strait");
             let mut state = slot.state.lock().await;
             self.abandon(path, &mut state);
             if !state.is_gone {
@@ -648,12 +658,12 @@ impl Writings {
         }
     }
 
-    /// Lets a reader see a file up to `end`. Returns whether that took a flush, so that earlier readers may
-    /// see less.
+    /// Makes a file visible to new readers up to `end`. Returns whether this flushed or closed the file, so
+    /// that readers which were opened before may see less.
     ///
     /// # Errors
-    /// Those of the store. `Jukebox`: the store shows the file from its close on, and that isn't for this
-    /// user to bring about, or the file couldn't be written on.
+    /// Those of the store. `Inval`: the file was closed with a gap. `Jukebox`: the store shows the file only
+    /// after its close, but another user writes it, or the store couldn't append to it afterwards.
     pub async fn show(&self, who: &Principal, path: &StorePath, end: u64) -> Answer<bool> {
         if !self.capabilities.visible_while_written {
             let open = self.end(path).is_some();
@@ -686,18 +696,18 @@ impl Writings {
 }
 
 fn refuse(path: &StorePath, offset: u64) -> Result<()> {
-    seldom!(warn, "write {path}: at {offset}, before its end: stores don't write within files");
-    let why = "the store writes files only at their end";
+    seldom!(warn, "write {path}: refused at {offset}, before its end: stores can't write within files");
+    let why = "the store can only append to files";
     strait_store::fail(ErrorKind::InvalidArgument, why).map_err(|error: Error| error.at("write", path))
 }
 
 impl Losses {
-    /// None so far; the first verifier is `start`.
+    /// Without losses. The first verifier is `start`.
     fn since(start: u64) -> Self {
         Self { base: (start, Instant::now()), of_files: HashMap::new(), digests: RandomState::new() }
     }
 
-    /// A file's verifier, and its last loss.
+    /// A file's verifier, and the time of its latest loss.
     fn of(&self, path: &StorePath) -> (u64, Instant) {
         let (base, since) = self.base;
         let of_file = self.of_files.get(&self.digests.hash_one(path));
@@ -706,7 +716,7 @@ impl Losses {
 
     fn add(&mut self, path: &StorePath) {
         if self.of_files.len() >= MOST_LOSSES {
-            // Verifiers that nobody has seen.
+            // Forget the losses, and use verifiers that no client has seen.
             self.base = (self.base.0 + LOSSES_OF_FILE, Instant::now());
             self.of_files.clear();
         }
@@ -715,7 +725,7 @@ impl Losses {
     }
 }
 
-/// The end of a file without a writer.
+/// `Slot::end` while the file has no writer.
 const NOT_OPEN: u64 = u64::MAX;
 
 impl Slot {
@@ -738,11 +748,11 @@ impl Slot {
     }
 }
 
-/// A sweep closes a slot's file.
+/// Marks a slot whose file a sweep is closing, until it is dropped.
 struct Closing<'s>(&'s Slot);
 
 impl<'s> Closing<'s> {
-    /// None if another one does.
+    /// `None` if another sweep is closing the file.
     fn begin(slot: &'s Slot) -> Option<Self> {
         (!slot.closing.swap(true, Ordering::AcqRel)).then_some(Self(slot))
     }

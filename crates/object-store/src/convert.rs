@@ -1,38 +1,38 @@
-//! Names, records and errors of the two interfaces.
+//! Converts names, metadata and errors between Strait's interface and object_store's.
 
 use chrono::DateTime;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, Result};
 use strait_store::{ErrorKind, FileStatus, FileSystem, Principal, StorePath};
 
-/// Of messages.
+/// The store's name in error messages.
 pub const STORE: &str = "Strait";
 
-/// The file of an object. Paths of objects come encoded, and their encoding stays in the name.
+/// The path of an object's file. Object paths arrive percent-encoded, and the file's name keeps the encoding.
 pub fn encode(location: &Path) -> Result<StorePath> {
     StorePath::parse(&format!("/{location}")).map_err(|failure| error(failure, location.as_ref()))
 }
 
-/// The object of a file.
+/// The object path of a file.
 pub fn decode(path: &str) -> Result<Path, object_store::path::Error> {
     Path::parse(path)
 }
 
-/// The record of an object.
+/// An object's metadata, from the status of its file.
 pub fn meta(status: &FileStatus, location: Path) -> ObjectMeta {
     ObjectMeta {
         location,
         last_modified: DateTime::from_timestamp_millis(status.modified_ms).unwrap_or_default(),
         size: status.length,
-        // Files are replaced as a whole, and within a millisecond hardly to the same length.
+        // Files are replaced as a whole. Two versions of a millisecond hardly ever have the same length.
         e_tag: Some(format!("{:x}-{:x}", status.modified_ms, status.length)),
         version: None,
     }
 }
 
-/// Names the object in an error.
+/// Adds the object's path to an error.
 pub trait Named<T> {
-    /// The result, with the other interface's error.
+    /// The result, with its error converted to object_store's.
     fn named(self, location: &Path) -> Result<T>;
 }
 
@@ -42,7 +42,7 @@ impl<T> Named<T> for strait_store::Result<T> {
     }
 }
 
-/// The other interface's error.
+/// Converts to object_store's error.
 pub fn error(failure: strait_store::Error, path: &str) -> Error {
     let path = path.to_owned();
     let kind = failure.kind();
@@ -57,7 +57,7 @@ pub fn error(failure: strait_store::Error, path: &str) -> Error {
     }
 }
 
-/// A rename; where the store can't replace in one step, it removes the old file before.
+/// Renames a file. If the store can't replace a file in one step, this removes the old file first.
 pub async fn rename(
     files: &dyn FileSystem,
     who: &Principal,

@@ -9,11 +9,12 @@
 //!                            FileSystem ── a gateway (strait-client), or any other store
 //! ```
 //!
-//! An object appears under its name when it is whole: it is written beside that name, and renamed.
-//! A directory is made with its first object, and stays as a common prefix when the last one is gone.
+//! An object appears under its name only when it is complete: it is written to a temporary file in the
+//! same directory, which is then renamed. The first object of a directory creates the directory, which
+//! remains as a common prefix after its last object is removed.
 //!
-//! This room must never: show an object in part; list its own temporary files; hold a whole object in
-//! memory, but the payload that the caller gave.
+//! This room must never: show an incomplete object; list its own temporary files; hold a whole object in
+//! memory, except a payload that the caller passed.
 
 mod convert;
 mod upload;
@@ -37,12 +38,12 @@ use upload::{Draft, Upload};
 
 /// Bytes of one read. A chunk of 1 MiB measured best for gateways.
 const READ_BYTES: u64 = 1 << 20;
-/// Reads in flight of one object: 16 MiB hide a link of 1 Gbit/s and 134 ms.
+/// Concurrent reads of one object: 16 MiB in flight fill a link of 1 Gbit/s with a round trip of 134 ms.
 const READS_AHEAD: usize = 16;
-/// Objects removed at once.
+/// Concurrent removals.
 const REMOVALS: usize = 8;
 
-/// The objects of a store: each file is one.
+/// A store as an object store: each file is an object.
 #[derive(Clone)]
 pub struct Objects {
     files: Arc<dyn FileSystem>,
@@ -57,12 +58,12 @@ impl Objects {
     /// Those of [`StraitStore::connect`].
     pub async fn connect(address: &str, options: Options) -> strait_store::Result<Self> {
         let store = StraitStore::connect(address, options).await?;
-        // Everything is done as the session's user.
+        // The gateway does everything as the session's user, whatever this principal says.
         let name = format!("strait://{address}/");
         Ok(Self::new(Arc::new(store), Principal::new(""), &name))
     }
 
-    /// The objects of any store, for `who`; `name` is for messages.
+    /// The objects of any store. All operations act as `who`; `name` appears in messages.
     pub fn new(files: Arc<dyn FileSystem>, who: Principal, name: &str) -> Self {
         Self { files, who, name: name.into() }
     }
@@ -70,7 +71,7 @@ impl Objects {
     async fn status(&self, location: &Path) -> Result<FileStatus> {
         let status = self.files.stat(&self.who, &encode(location)?).await.named(location)?;
         if status.is_directory() {
-            let directory = strait_store::Error::new(ErrorKind::NotFound, "a directory is no object");
+            let directory = strait_store::Error::new(ErrorKind::NotFound, "a directory isn't an object");
             return Err(convert::error(directory, location.as_ref()));
         }
         Ok(status)
@@ -80,7 +81,7 @@ impl Objects {
         Draft::begin(self.files.clone(), self.who.clone(), location).await
     }
 
-    /// A stream of a range's bytes, several reads ahead.
+    /// Streams the bytes of a range, with several reads in flight.
     fn stream(
         reader: Arc<dyn FileReader>,
         range: Range<u64>,
@@ -106,7 +107,7 @@ impl Objects {
     }
 }
 
-/// `range` in pieces of one read.
+/// Splits `range` into pieces, each for one read.
 fn chunks(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = range.end;
     (range.start..end).step_by(READ_BYTES as usize).map(move |start| start..end.min(start + READ_BYTES))
@@ -124,7 +125,7 @@ async fn read(reader: &dyn FileReader, range: Range<u64>) -> strait_store::Resul
         let length = (wanted - whole.len()).min(MAX_CHUNK_BYTES);
         let more = reader.read_at(range.start + whole.len() as u64, length).await?;
         if more.is_empty() {
-            return strait_store::fail(ErrorKind::Unavailable, "the object was cut while it was read");
+            return strait_store::fail(ErrorKind::Unavailable, "the object became shorter while it was read");
         }
         whole.extend_from_slice(&more);
     }
@@ -195,7 +196,7 @@ impl ObjectStore for Objects {
                 let this = this.clone();
                 async move {
                     let location = location?;
-                    // A directory isn't there, for an object store.
+                    // Object stores have no directories: removing one fails as NotFound.
                     this.status(&location).await?;
                     this.files.remove(&this.who, &encode(&location)?, false).await.named(&location)?;
                     Ok(location)
@@ -227,7 +228,7 @@ impl ObjectStore for Objects {
         let path = encode(&directory)?;
         match self.files.stat(&self.who, &path).await {
             Ok(status) if status.is_directory() => {}
-            Ok(_) => return Ok(listed), // an object is no prefix of others
+            Ok(_) => return Ok(listed), // a file is an object, and no prefix of others
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(listed);
             }
@@ -239,7 +240,7 @@ impl ObjectStore for Objects {
             if upload::is_draft(entry.name()) {
                 continue;
             }
-            // A name that no path of an object can have isn't one.
+            // Some names of files can't be in an object path. Such files aren't listed.
             let Ok(location) = decode(&entry.path) else { continue };
             if !entry.is_directory() {
                 listed.objects.push(meta(&entry, location));
@@ -252,7 +253,7 @@ impl ObjectStore for Objects {
         Ok(listed)
     }
 
-    /// Through this process: stores have no copy of their own.
+    /// Copies the bytes through this process, because stores have no copy operation.
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.status(from).await?;
         let mut draft = self.draft(to).await?;

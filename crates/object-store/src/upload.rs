@@ -1,4 +1,4 @@
-//! Objects that are being written: files without a name of their own yet.
+//! Objects that are being written: files under temporary names.
 
 use crate::convert::{self, Named, encode, meta};
 use async_trait::async_trait;
@@ -13,12 +13,12 @@ use strait_store::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Begins the names of files that are being written. Listings leave them out.
+/// Prefix of temporary names. Listings leave out files with this prefix.
 const DRAFT: &str = ".strait-put-";
-/// Bytes of their random rest.
+/// Number of random bytes in a temporary name.
 const RANDOM_BYTES: usize = 8;
 
-/// Whether it is the name of an object that is being written.
+/// Whether the file of this name is an object that is being written.
 pub fn is_draft(name: &str) -> bool {
     name.starts_with(DRAFT)
 }
@@ -33,14 +33,14 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Makes a file beside the name that the object is to get.
+    /// Creates a temporary file in the directory of the object's final name.
     pub async fn begin(files: Arc<dyn FileSystem>, who: Principal, location: &Path) -> Result<Self> {
         let target = encode(location)?;
         let mut random = [0; RANDOM_BYTES];
         let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         if filled != Ok(RANDOM_BYTES) {
             return Err(convert::error(
-                Error::new(ErrorKind::Internal, "the system has no random bytes"),
+                Error::new(ErrorKind::Internal, "the system returned no random bytes"),
                 location.as_ref(),
             ));
         }
@@ -51,7 +51,7 @@ impl Draft {
         Ok(Self { files, who, location: location.clone(), path, writer })
     }
 
-    /// Appends bytes of any number.
+    /// Appends any number of bytes.
     pub async fn append(&mut self, bytes: Bytes) -> Result<()> {
         append_all(self.writer.as_mut(), bytes).await.named(&self.location)
     }
@@ -81,7 +81,7 @@ impl Draft {
         })
     }
 
-    /// Removes the file. If that fails, it stays under its temporary name, which no listing shows.
+    /// Removes the temporary file. If that fails, the file remains, but no listing shows it.
     pub async fn discard(self) {
         let Self { files, who, path, writer, .. } = self;
         drop(writer);
@@ -89,7 +89,7 @@ impl Draft {
     }
 }
 
-/// One part, and where its outcome goes.
+/// One part, and the channel for its outcome.
 type Part = (PutPayload, oneshot::Sender<Result<()>>);
 
 /// An upload in parts. A file only grows, so a task appends them in the order of `put_part`.
@@ -102,15 +102,15 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Of this draft.
+    /// An upload to this draft.
     pub fn new(draft: Draft) -> Self {
-        // Unbounded, as `put_part` can't wait; the caller bounds what it sends by awaiting parts.
+        // Unbounded because `put_part` can't wait. The caller bounds the queue by awaiting earlier parts.
         let (parts, incoming) = mpsc::unbounded_channel();
         let location = draft.location.clone();
         Self { parts: Some(parts), draft: tokio::spawn(append_parts(draft, incoming)), location, over: false }
     }
 
-    /// The draft after its last part, and whether all of them were appended.
+    /// Waits until the queued parts are appended. Returns the draft, and whether it has all parts.
     async fn finish(&mut self) -> Result<(Draft, bool)> {
         if std::mem::replace(&mut self.over, true) {
             let ended = Error::new(ErrorKind::InvalidArgument, "the upload has ended");

@@ -1,8 +1,9 @@
-//! Reading a logical file ahead, in its own order.
+//! Read-ahead for a logical file.
 //!
-//! A log's reader can't know where its caller goes on: a strided file's reader goes from log to log. So the
-//! logs' readers read nothing ahead, and this does: *windows* of the file, each with one range of each log,
-//! the next one while the caller reads this one. A caller that reads at random gets what it asks for.
+//! The reader of one log can't predict the next read: in a strided file, successive reads go to different
+//! logs. So the readers of logs don't read ahead. This module does, in the order of the logical file: it
+//! fetches *windows* of the file, each from several logs at once. While the caller reads one window, it
+//! fetches the next. For random reads, nothing is fetched ahead.
 
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
@@ -17,27 +18,30 @@ use tokio::task::JoinHandle;
 
 /// The first window of a run, 512 KiB: little is lost if the run is short.
 const FIRST_WINDOW: u64 = 512 << 10;
-/// Windows double up to this, 4 MiB: half a megabyte of each of eight logs, for one round trip.
+/// Windows double up to this size, 4 MiB: half a MiB from each of eight logs, in one round trip.
 const LARGEST_WINDOW: u64 = 4 << 20;
-/// Where memory is short, they shrink to this, so that it suffices for more runs.
+/// If memory is short, windows shrink to this, so that the memory suffices for more runs.
 const SMALLEST_WINDOW: u64 = 256 << 10;
-/// A read begins a run if it begins at the end of another one, or at most this far behind it, 4 KiB.
+/// Two reads make a run if the second begins where the first ends, or at most 4 KiB later.
 const NEAR: u64 = 4 << 10;
-/// A read belongs to a run with windows if it begins at most this far behind it, 8 MiB, and no further than the
-/// run is long: a kernel that reads ahead for a mount sends so much at once, in any order.
+/// A read belongs to a run that has windows if it begins at most this far past the run's end (8 MiB), and at
+/// most as far as the run has read bytes. A kernel that reads ahead for a mount sends so much at once, in any
+/// order.
 const REACH: u64 = 8 << 20;
-/// A run whose windows have so many times more bytes than its reads, and [`LARGEST_WINDOW`], is none.
+/// A run ends if its windows have more bytes than this many times the bytes of its reads, plus
+/// [`LARGEST_WINDOW`].
 const WASTE: u64 = 3;
-/// Runs at once: of the programs that read the file through one mount, or of several parts.
+/// Most runs at once: several programs may read the file through one mount, or one program several parts.
 const RUNS: usize = 64;
-/// A run that wasn't read for so long gives its windows to others.
+/// If memory is short, a run that got no read for this long is dropped, with its windows.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The bytes of a window, once they are there. Fetching ends, and gives its memory back, once neither its run
-/// nor a read needs it.
+/// The bytes of a window, once they are fetched. If neither the run nor a read needs the window any more, the
+/// fetch is cancelled and its memory is released.
 #[derive(Clone)]
 struct Filled {
-    /// None if they couldn't be read: the caller's own read tells why.
+    /// Outer `None`: not fetched yet. Inner `None`: the fetch failed, and the caller's own read gets the
+    /// error.
     bytes: watch::Receiver<Option<Option<Bytes>>>,
     _fetch: Arc<Fetch>,
 }
@@ -53,20 +57,20 @@ pub(crate) struct Ahead {
     runs: Arc<Mutex<Runs>>,
 }
 
-/// The one that was used last at the end.
+/// The most recently used run is at the end.
 #[derive(Default)]
 struct Runs(VecDeque<Run>);
 
-/// Reads that follow one another.
+/// Reads that each begin near the end of the earlier ones.
 struct Run {
     /// End of the reads so far.
     end: u64,
-    /// Next to each other, in order: what was read, for callers slightly out of order; what late requests may ask
-    /// for; and the next one.
+    /// Adjacent windows, in order: one that was read, for callers slightly out of order; those that late
+    /// requests may still ask for; and the next one.
     windows: VecDeque<Window>,
     /// Length of the next window.
     length: u64,
-    /// Bytes that were read, and that windows were begun for.
+    /// Bytes of the reads so far, and of the windows begun so far.
     read: u64,
     fetched: u64,
     last_read: Instant,
@@ -75,7 +79,7 @@ struct Run {
 struct Window {
     range: Range<u64>,
     filled: Filled,
-    /// Bytes that weren't read yet.
+    /// Bytes of the window that weren't read yet.
     unread: u64,
 }
 
@@ -97,7 +101,7 @@ impl Run {
         }
     }
 
-    /// Whether a read belongs to this run.
+    /// Whether a read at `offset` belongs to this run.
     fn goes_on_at(&self, offset: u64) -> bool {
         let (from, reach) = match self.windows.front() {
             Some(window) => (window.range.start, self.reach()),
@@ -106,7 +110,7 @@ impl Run {
         (from..=self.end.saturating_add(reach)).contains(&offset)
     }
 
-    /// How far behind its end a read belongs to a run with windows.
+    /// How far past the run's end a read still belongs to it, if the run has windows.
     fn reach(&self) -> u64 {
         self.read.clamp(NEAR, REACH)
     }
@@ -115,19 +119,19 @@ impl Run {
         self.fetched > WASTE * self.read + LARGEST_WINDOW
     }
 
-    /// The place behind its windows.
+    /// Offset where the last window ends.
     fn ahead(&self) -> Option<u64> {
         self.windows.back().map(|window| window.range.end)
     }
 
-    /// Drops a window that was read whole, if another one follows. Returns whether there was one.
+    /// Drops the first window if it was read completely and another one follows. Returns whether it did.
     fn drop_read(&mut self) -> bool {
         let is_read = self.windows.len() > 1 && self.windows.front().is_some_and(|first| first.unread == 0);
         is_read && self.windows.pop_front().is_some()
     }
 
-    /// Drops windows that the reads have passed, but for the last of these. One that wasn't read whole waits for
-    /// late requests.
+    /// Drops the windows that end before offset `reads`, except for the last of these. A window with unread
+    /// bytes stays for late requests until the run's end is [`REACH`] past it.
     fn drop_passed(&mut self, reads: u64) {
         while let (Some(first), Some(second)) = (self.windows.front(), self.windows.get(1)) {
             let is_late = first.unread > 0 && first.range.end.saturating_add(REACH) > self.end;
@@ -146,11 +150,11 @@ impl Runs {
 }
 
 impl Ahead {
-    /// With memory from `memory` for windows.
+    /// Takes the memory for windows from `memory`.
     pub fn new(memory: Arc<Share>) -> Self {
         let runs = Arc::new(Mutex::new(Runs::default()));
         memory.register(Arc::downgrade(&runs), |runs: &Mutex<Runs>, idle: Duration| {
-            // The holder of the lock is about to read.
+            // If the runs are locked, skip them: a read is using them.
             if let Ok(mut runs) = runs.try_lock() {
                 runs.give_up(idle);
             }
@@ -158,8 +162,8 @@ impl Ahead {
         Self { memory, runs }
     }
 
-    /// The bytes `wanted` of a file of this `length`, from windows that `fetch` fills. None if they are to be
-    /// read on their own.
+    /// Returns the bytes `wanted` of a file of this `length` from windows, which `fetch` fills. `None` if no
+    /// windows have them: then the caller must read them itself.
     pub async fn read<F>(
         &self,
         wanted: &Range<u64>,
@@ -185,7 +189,7 @@ impl Ahead {
         Some(whole.freeze())
     }
 
-    /// The windows with these bytes, if the read goes on with a run.
+    /// The windows with these bytes, if the read continues a run.
     fn plan<F>(
         &self,
         wanted: &Range<u64>,
@@ -204,7 +208,7 @@ impl Ahead {
             return None;
         };
         let mut run = runs.0.remove(at)?;
-        // There was no memory for windows of all its reads.
+        // Without memory for more windows, the reads have passed the last window.
         let is_left_behind = run.ahead().is_some_and(|ahead| ahead < run.end && ahead < wanted.start);
         run.end = run.end.max(wanted.end);
         run.read += wanted.end - wanted.start;
@@ -233,8 +237,8 @@ impl Ahead {
         has_all.then_some(windows)
     }
 
-    /// Begins windows until the read has all of its own, and one behind it once it has reached the last one, as
-    /// far as there is memory.
+    /// Begins windows until they cover the read, and one more once a read reaches the last window. Stops
+    /// early if no memory is left.
     fn extend<F>(
         &self,
         run: &mut Run,
@@ -268,7 +272,7 @@ impl Ahead {
         }
     }
 
-    /// Memory for the next window of a run, which may become shorter for that.
+    /// Reserves memory for the next window of a run. If memory is short, it shortens that window.
     fn reserve(&self, run: &mut Run, from: u64, length: u64, others: &mut Runs) -> Option<Reserved> {
         loop {
             let bytes = run.length.min(length - from);
@@ -302,7 +306,7 @@ mod tests {
     const STEP: u64 = 256 << 10;
     const MIB: u64 = 1 << 20;
 
-    /// A file whose bytes are known, and what was fetched of it.
+    /// A file with known bytes, and the ranges fetched from it.
     struct Scene {
         ahead: Ahead,
         memory: Arc<Share>,
@@ -368,7 +372,7 @@ mod tests {
             asked += 4_096;
         }
         assert!(scene.fetched() <= 4 * asked, "{} bytes for {asked}", scene.fetched());
-        // Each read begins far behind the one before.
+        // Each read begins far past the end of the one before.
         let scene = Scene::new(32 << 20);
         for at in 0..FILE / (2 << 20) {
             assert!(scene.read(at * (2 << 20), 65_536).await.is_none());
@@ -407,7 +411,8 @@ mod tests {
     }
 
     /// Reads of 1 MiB, as a kernel with a read-ahead of 8 MiB sends them for each of these streams: up to 8
-    /// together, the next 8 once a program has the first of these. A mount's threads take them in any order.
+    /// together, and the next 8 once a program has the first of these 8. A mount's threads take them in any
+    /// order.
     async fn read_as_a_kernel_does(
         scene: &Scene,
         streams: &[Range<u64>],
@@ -446,7 +451,7 @@ mod tests {
         let orders: [fn(&mut [u64]); 4] = [
             |_| (),
             |places| places.rotate_left(1),
-            // Recorded at a mount with two threads: each took its own half.
+            // Recorded at a mount with two threads: each thread took one half.
             |places| {
                 let (first, second) = places.split_at(places.len() / 2);
                 let halves = second.iter().zip(first).flat_map(|(second, first)| [*second, *first]);

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! head   magic "PLFSINDX" · version u16 · 0 u16 · rank u32 · container 16 bytes · nonce u64
-//!        · writer's host and process (UTF-8, 64 bytes with zeros behind) · CRC-32C of the head
+//!        · writer's host and process (UTF-8, padded with zeros to 64 bytes) · CRC-32C of the head
 //! block  magic "PLFB" · version u16 · flags u16 · payload's length u32 · CRC-32C of its data u32
 //!        · epoch u64 · data's begin u64 · data's length u64 · CRC-32C of all this
 //!        · payload · CRC-32C of the payload
 //! ```
 //!
-//! Numbers are little-endian. A block tells what the bytes `data's begin .. + data's length` of the
-//! data log are. Its payload is a sequence of changes, made of variable-length integers (LEB128):
+//! Numbers are little-endian. A block describes the bytes of the data log from `data's begin` on, `data's
+//! length` in number. Its payload is a sequence of changes, made of variable-length integers (LEB128):
 //!
 //! ```text
-//! 0 · offset (zigzag, less the end of the change before) · length                   a write
+//! 0 · offset (zigzag, relative to the end of the change before) · length            a write
 //! 1 · offset (the same) · length · stride - length · count                          a pattern
 //! 2 · length                                                                        a truncation
 //! ```
@@ -40,10 +40,10 @@ const WRITE: u8 = 0;
 const PATTERN: u8 = 1;
 const TRUNCATION: u8 = 2;
 
-/// A number that nobody else draws, of a container.
+/// The identity of a container. No other container has the same one.
 pub type ContainerId = [u8; 16];
 
-/// The begin of an index log.
+/// The head of an index log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The container that the log belongs to.
@@ -61,11 +61,11 @@ pub struct Head {
 pub struct Block {
     /// Orders blocks of different writers.
     pub epoch: u64,
-    /// Whether the writer closed its log with it.
+    /// Whether the writer closed its log with this block.
     pub closed: bool,
-    /// Offset of its first byte in the data log.
+    /// Offset in the data log of the first byte that the block describes.
     pub data_begin: u64,
-    /// Its bytes in the data log.
+    /// Number of bytes of the data log that the block describes.
     pub data_length: u64,
     /// CRC-32C of these bytes.
     pub data_crc: u32,
@@ -73,35 +73,35 @@ pub struct Block {
     pub changes: Vec<Change>,
 }
 
-/// Reason for which an index log can't be read.
+/// The reason why an index log can't be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// It was written by a later version.
+    /// A later version of Strait wrote the log, in this format.
     Version(u16),
-    /// A checksum failed, or what it covers makes no sense, at this offset.
+    /// At this offset, a checksum doesn't match, or the bytes under a matching checksum are invalid.
     At(u64),
 }
 
 /// A whole index log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// None if it was cut within its head, before anything was published.
+    /// `None` if a crash left the head incomplete. Then nothing was published.
     pub head: Option<Head>,
     /// The blocks, in order.
     pub blocks: Vec<Block>,
-    /// Bytes at the end that are no whole block. They were never synced.
+    /// Bytes of an incomplete block at the end. The writer's sync of it never completed.
     pub torn: u64,
 }
 
 impl Log {
-    /// Whether its writer closed it.
+    /// Whether the writer closed the log.
     pub fn is_closed(&self) -> bool {
         self.blocks.last().is_some_and(|block| block.closed)
     }
 }
 
 impl Head {
-    /// Appends it to `out`. The note is cut to 64 bytes.
+    /// Appends the head to `out`. Cuts the note to 64 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend_from_slice(HEAD_MAGIC);
@@ -117,7 +117,7 @@ impl Head {
 }
 
 impl Block {
-    /// Appends it to `out`.
+    /// Appends the block to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend_from_slice(BLOCK_MAGIC);
@@ -129,7 +129,7 @@ impl Block {
         for number in [self.epoch, self.data_begin, self.data_length] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        // Its checksum needs the payload's length, and so the payload.
+        // Filled in below: the checksum covers the payload's length, which isn't known yet.
         out.extend_from_slice(&[0; CRC_BYTES]);
         let payload = out.len();
         let mut before = 0;
@@ -180,11 +180,12 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Reads an index log. A block at its end that is incomplete, or whose payload is damaged, is cut:
-/// its writer crashed.
+/// Decodes an index log. Ignores an incomplete or damaged block at its end, which a crash of the writer can
+/// leave.
 ///
 /// # Errors
-/// Damage before the end, or anywhere in a log that was closed; a later version.
+/// [`Damage::At`]: a block before the end is damaged, or any block of a closed log. [`Damage::Version`]:
+/// a later version of Strait wrote the log.
 pub fn decode(bytes: &[u8]) -> Result<Log, Damage> {
     let (mut decoder, mut head, mut blocks) = (Decoder::default(), None, Vec::new());
     loop {
@@ -210,7 +211,7 @@ pub struct Position {
     pub closed: bool,
 }
 
-/// Decodes an index log as its bytes come.
+/// Decodes an index log as its bytes arrive.
 #[derive(Debug, Default)]
 pub struct Decoder {
     position: Position,
@@ -219,32 +220,32 @@ pub struct Decoder {
 /// A step of decoding.
 #[derive(Debug)]
 pub enum Step {
-    /// The begin of the log.
+    /// The head of the log.
     Head(Head),
     /// The next block.
     Block(Block),
     /// More bytes are needed.
     More,
-    /// There are no more whole blocks.
+    /// The log has no further whole block.
     End,
 }
 
 impl Decoder {
-    /// Goes on at an earlier position of the same log.
+    /// A decoder that continues at a position which an earlier decoder of the same log reached.
     pub fn at(position: Position) -> Self {
         Self { position }
     }
 
-    /// The place behind the last step.
+    /// The position after the last step.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// The next step. `rest` are bytes of the log from its position on; `last`: there are no others.
-    /// After [`Step::More`] it needs more of them, at most [`MAX_BLOCK_BYTES`].
+    /// The next step. `rest`: bytes of the log from the decoder's position on. `last`: `rest` reaches the end
+    /// of the log. After [`Step::More`], call again with a longer `rest`; [`MAX_BLOCK_BYTES`] always suffice.
     ///
     /// # Errors
-    /// Damage, or a later version.
+    /// As [`decode`].
     pub fn next(&mut self, rest: &[u8], last: bool) -> Result<Step, Damage> {
         if self.position.at == 0 {
             return match head(rest, last)? {
@@ -265,7 +266,7 @@ impl Decoder {
             None if !last || self.position.closed => return Err(damaged),
             None => return Ok(Step::End),
         };
-        // Each goes on behind the last.
+        // Each block continues where the one before ended.
         let Position { at, data_end, epoch, closed } = self.position;
         if block.data_begin != data_end || closed || block.epoch < epoch {
             return Err(damaged);
@@ -280,7 +281,7 @@ impl Decoder {
     }
 }
 
-/// [`Step::End`] if it is torn.
+/// Decodes the head. [`Step::End`] if a crash left it incomplete.
 fn head(rest: &[u8], last: bool) -> Result<Step, Damage> {
     let Some(head) = rest.get(..HEAD_BYTES) else {
         return Ok(if last { Step::End } else { Step::More });
@@ -306,7 +307,8 @@ fn head(rest: &[u8], last: bool) -> Result<Step, Damage> {
     }))
 }
 
-/// A block and its bytes. None if it is torn, or if `rest` has only a part of it.
+/// Decodes a block. Returns it with its length in bytes; `None` if a crash left it incomplete, or if `rest`
+/// has only a part of it.
 fn block(rest: &[u8], damaged: Damage) -> Result<Option<(Block, usize)>, Damage> {
     let Some(fixed) = rest.get(..BLOCK_BYTES) else { return Ok(None) };
     if !is_sealed(fixed) {
@@ -345,7 +347,7 @@ fn block(rest: &[u8], damaged: Damage) -> Result<Option<(Block, usize)>, Damage>
     Ok(Some((block, end)))
 }
 
-/// Makes the checksums of a log right, as far as it has blocks: for fuzzing.
+/// For fuzzing: corrects the checksums of the head and of each block.
 #[doc(hidden)]
 pub fn reseal(log: &mut [u8]) {
     let seal = |part: &mut [u8]| {
@@ -370,13 +372,13 @@ fn version(found: u16) -> Result<(), Damage> {
     if found == VERSION { Ok(()) } else { Err(Damage::Version(found)) }
 }
 
-/// Whether its last bytes are the checksum of the others.
+/// Whether the last bytes are the checksum of the bytes before them.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
     let (covered, crc) = bytes.split_at(bytes.len() - CRC_BYTES);
     crc32c::crc32c(covered).to_le_bytes() == crc
 }
 
-/// Whether all are zero, as a file system may leave the end of a file after a power loss.
+/// Whether all bytes are zero. After a power loss, some file systems leave zeros at the end of a file.
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }

@@ -1,4 +1,4 @@
-//! The container of a logical file: made, found, renamed and removed.
+//! The container of a logical file: creating, opening, renaming and removing it.
 
 use crate::block::{ContainerId, MAX_EPOCH};
 use crate::layout::{Layout, LogName};
@@ -11,7 +11,7 @@ use strait_store::{
     fail,
 };
 
-/// Begin of a mark, before the container's id in hexadecimal digits.
+/// First bytes of a container's mark. The container's id follows, in hexadecimal digits.
 const MARK: &str = "strait-plfs 1 ";
 const MARK_BYTES: usize = MARK.len() + 32 + 1;
 
@@ -23,30 +23,30 @@ pub struct Options {
     pub permission: Option<u32>,
     /// Settings of each log.
     pub logs: CreateOptions,
-    /// The container's identity, which no other one may have; random by default. If a process was killed
-    /// while it created a file, another one that gives the same identity leaves nothing behind.
+    /// The container's identity, which must be unique; random by default. If a process is killed while it
+    /// creates a file, another process that retries with the same identity removes the leftovers.
     pub id: Option<[u8; 16]>,
 }
 
-/// When memory gives way to tables, and merging pays.
+/// Limits above which the index moves from memory to tables, and above which merging pays.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Entries of the index in memory while blocks are applied: some 10 MB.
+    /// Most entries of the index in memory while blocks are applied: some 10 MB.
     pub entries: usize,
-    /// Tables of a view. A read looks into each, and joining them takes a pass over all.
+    /// Most tables of a view; more are joined into one. A read searches each table, and joining reads all.
     pub tables: usize,
-    /// Index logs, or their bytes, above which the last close merges. That costs some round trips, but saves
-    /// each reader one or two for each log.
+    /// The last close merges the index logs if there are more than `logs` of them, or if they have more than
+    /// `bytes`. Merging costs some round trips, but saves each reader one or two for each log.
     pub logs: usize,
     pub bytes: u64,
 }
 
 pub(crate) const LIMITS: Limits = Limits { entries: 128 << 10, tables: 8, logs: 3, bytes: 64 << 10 };
-/// So that tests of a few writes reach all of it.
+/// For tests: a few writes reach each limit.
 const TINY_LIMITS: Limits = Limits { entries: 3, tables: 2, logs: 0, bytes: 0 };
 
 impl Limits {
-    /// Whether so many index logs are worth merging.
+    /// Whether merging pays for this number of index logs with this number of bytes.
     pub fn are_reached(&self, logs: usize, bytes: u64) -> bool {
         logs > self.logs || bytes > self.bytes
     }
@@ -59,17 +59,17 @@ pub struct Container {
     pub(crate) who: Principal,
     pub(crate) layout: Layout,
     pub(crate) id: ContainerId,
-    /// The identity of the mark's file, once it was read.
+    /// The store's identity of the mark's file, once the mark was read.
     mark: Arc<OnceLock<Bytes>>,
     pub(crate) logs: CreateOptions,
     pub(crate) limits: Limits,
 }
 
 impl Container {
-    /// Makes a logical file. It appears whole, on every node, under its name.
+    /// Creates a logical file. It appears under its path in one step, complete, on every node.
     ///
     /// # Errors
-    /// AlreadyExists: a file, directory or container has the name.
+    /// AlreadyExists: a file, directory or container has the path.
     pub async fn create(
         fs: Arc<dyn FileSystem>,
         who: &Principal,
@@ -80,7 +80,7 @@ impl Container {
         let Some(parent) = path.parent() else {
             return fail(ErrorKind::AlreadyExists, "the root can't be a file").map_err(failed);
         };
-        // Renaming decides between those that make it at once.
+        // If several processes create the file at once, the rename decides which one succeeds.
         let id: ContainerId = options.id.unwrap_or_else(random);
         let hidden = parent.join(&hidden_name(path.name(), &id))?;
         let container = Self {
@@ -95,7 +95,7 @@ impl Container {
         let made = async {
             let permission = options.permission.map(directory);
             match container.fill(permission).await {
-                // A killed process's, which may still have its mark open.
+                // A killed process left it. Busy: the store still counts the mark as open.
                 Err(error)
                     if options.id.is_some()
                         && matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Busy) =>
@@ -108,7 +108,7 @@ impl Container {
             container.fs.rename(who, &hidden, path, false).await
         };
         if let Err(error) = made.await {
-            // It is nobody's, also if this fails.
+            // If this fails, the directory stays unused.
             let _ = container.fs.remove(who, &hidden, true).await;
             return Err(failed(error));
         }
@@ -126,10 +126,11 @@ impl Container {
         self.fs.write_all(&self.who, &layout.mark()?, &self.logs, mark).await
     }
 
-    /// Finds a logical file.
+    /// Opens a logical file.
     ///
     /// # Errors
-    /// NotFound; InvalidArgument for a path without a container; Unsupported for one of a later version.
+    /// NotFound: nothing has the path. InvalidArgument: the path isn't a container. Unsupported: a later
+    /// version of Strait made the container. Corrupt: the container's mark is damaged.
     pub async fn open(fs: Arc<dyn FileSystem>, who: &Principal, path: &StorePath) -> Result<Self> {
         let failed = |error: Error| error.at("open", path);
         let layout = Layout::new(path.clone());
@@ -139,13 +140,13 @@ impl Container {
             Ok(read) => read,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 fs.stat(who, path).await.map_err(failed)?;
-                return fail(ErrorKind::InvalidArgument, "it is no PLFS container").map_err(failed);
+                return fail(ErrorKind::InvalidArgument, "it isn't a PLFS container").map_err(failed);
             }
             Err(error) => return Err(error),
         };
         let id = id_of(&mark).map_err(failed)?;
         let attributes = attributes?;
-        // Every writer's logs are as the maker wanted them; the mark is a file with these settings.
+        // All writers use the settings of the container's creator. The mark was created with them.
         let replication = fs.capabilities().replication.then_some(attributes.replication);
         let logs = CreateOptions {
             permission: Some(attributes.permission),
@@ -156,32 +157,32 @@ impl Container {
         Ok(Self { fs, who: who.clone(), layout, id, mark, logs, limits: LIMITS })
     }
 
-    /// With limits so low that a few writes reach them: for tests.
+    /// For tests: limits that are so low that a few writes reach them.
     #[doc(hidden)]
     #[must_use]
     pub fn with_tiny_limits(self) -> Self {
         Self { limits: TINY_LIMITS, ..self }
     }
 
-    /// Its identity.
+    /// The container's identity.
     pub fn id(&self) -> [u8; 16] {
         self.id
     }
 
-    /// Its path.
+    /// The container's path.
     pub fn path(&self) -> &StorePath {
         self.layout.root()
     }
 
-    /// Renames the file, as [`FileSystem::rename`] does. Its open writers fail at their next sync, unless
-    /// [`Writer::moved`](crate::Writer::moved) tells them.
+    /// Renames the file, as [`FileSystem::rename`] does. Open writers of the file fail at their next sync,
+    /// unless [`Writer::moved`](crate::Writer::moved) gives them the new path.
     pub async fn rename(&mut self, to: &StorePath, replace: bool) -> Result<()> {
         self.fs.rename(&self.who, self.path(), to, replace).await?;
         self.moved(to);
         Ok(())
     }
 
-    /// Tells it that the file was renamed.
+    /// Sets the path after another call has renamed the file.
     pub fn moved(&mut self, to: &StorePath) {
         self.layout = Layout::new(to.clone());
     }
@@ -191,7 +192,7 @@ impl Container {
         self.fs.remove(&self.who, self.path(), true).await
     }
 
-    /// The writers that have logs, in order.
+    /// The writers that have logs, by rank and nonce.
     pub(crate) async fn log_names(&self) -> Result<Vec<LogName>> {
         let entries = self.fs.list(&self.who, &self.layout.logs()?);
         let names = entries.try_filter_map(async |entry| Ok(LogName::of_index(entry.name())));
@@ -200,7 +201,7 @@ impl Container {
         Ok(names)
     }
 
-    /// The last epoch that a writer published; 0 if none did.
+    /// The highest epoch that a writer published; 0 if none did.
     pub(crate) async fn epoch(&self) -> Result<u64> {
         let mut entries = self.fs.list(&self.who, &self.layout.epochs()?);
         let mut last = 0;
@@ -208,13 +209,13 @@ impl Container {
             last = last.max(entry?.name().parse().unwrap_or(0));
         }
         if last > MAX_EPOCH {
-            let message = format!("the mark of epoch {last} is damaged, since no writer gets so far");
+            let message = format!("the mark of epoch {last} is damaged: no writer reaches that epoch");
             return Err(Error::new(ErrorKind::Corrupt, message).at("read", self.layout.epoch(last)?));
         }
         Ok(last)
     }
 
-    /// Publishes an epoch. Another writer may have published the same.
+    /// Publishes an epoch. Succeeds also if another writer has published or is publishing it.
     pub(crate) async fn publish(&self, epoch: u64) -> Result<()> {
         let made = self.fs.write_all(&self.who, &self.layout.epoch(epoch)?, &self.logs, Bytes::new()).await;
         match made {
@@ -228,14 +229,14 @@ impl Container {
         self.logs.permission.map(directory)
     }
 
-    /// An error unless this container is still at its path.
+    /// Checks that this container is still at its path. The error is NotFound if it isn't.
     pub(crate) async fn check_place(&self) -> Result<()> {
         let moved = || {
             let message = "the file was removed, renamed or replaced while it was open";
             Error::new(ErrorKind::NotFound, message).at("write", self.path())
         };
         let opened = self.fs.open(&self.who, &self.layout.mark()?).await;
-        // That file has the bytes that were read before.
+        // It is the same file, so its content is known.
         if let (Ok(reader), Some(known)) = (&opened, self.mark.get())
             && reader.identity().as_ref() == Some(known)
         {
@@ -269,33 +270,34 @@ async fn read_mark(
     Ok((reader, mark))
 }
 
-/// A byte more than a mark has, so that a longer file is none.
+/// Reads one byte more than a mark has, so that a longer file isn't taken for a mark.
 async fn bytes_of_mark(reader: &dyn FileReader) -> Result<Bytes> {
     reader.read_at(0, MARK_BYTES + 1).await
 }
 
 fn id_of(mark: &[u8]) -> Result<ContainerId> {
     let Ok(text) = std::str::from_utf8(mark) else {
-        return fail(ErrorKind::Corrupt, "its mark is damaged");
+        return fail(ErrorKind::Corrupt, "the container's file .plfs is damaged");
     };
     let Some(digits) = text.strip_prefix(MARK).and_then(|text| text.strip_suffix('\n')) else {
         return match text.strip_prefix("strait-plfs ") {
             Some(_) => fail(ErrorKind::Unsupported, "a later version of Strait made the container"),
-            None => fail(ErrorKind::Corrupt, "its mark is damaged"),
+            None => fail(ErrorKind::Corrupt, "the container's file .plfs is damaged"),
         };
     };
     match u128::from_str_radix(digits, 16) {
         Ok(id) if digits.len() == 32 => Ok(id.to_be_bytes()),
-        _ => fail(ErrorKind::Corrupt, "its mark is damaged"),
+        _ => fail(ErrorKind::Corrupt, "the container's file .plfs is damaged"),
     }
 }
 
-/// A file's permission, with leave to search wherever there is leave to read.
+/// The permission of a directory for a file's permission: `x` is added wherever there is `r`.
 fn directory(permission: u32) -> u32 {
     permission | (permission & 0o444) >> 2
 }
 
-/// A name for a file or directory that gets `name` once it is whole. Its length is within a name's limit.
+/// A temporary name for a file or directory that is renamed to `name` once it is complete. It is short enough
+/// for the stores' limit on names.
 pub(crate) fn hidden_name(name: &str, id: &[u8; 16]) -> String {
     format!(".{}.plfs-{}", &name[..name.floor_char_boundary(150)], hexadecimal(id))
 }

@@ -1,12 +1,12 @@
-//! Ending a container: its bytes become a plain file, without being moved where that is possible.
+//! Replaces a container by a plain file, without copying bytes where possible.
 //!
 //! ```text
-//!   plan ─→ rename the first log ─→ join the others to it ─→ rename it ─→ remove the container
+//!   plan ─→ rename the first log ─→ join the others to it ─→ rename the result ─→ remove the container
 //! ```
 //!
-//! Dead bytes at a log's end are cut before the log is renamed or joined. Each step is one change of the
-//! store, and repeating the call resumes after the last one.
-//! Several calls at once lose nothing, though some of them may fail.
+//! Dead bytes at a log's end (bytes that no read returns) are cut before the log is renamed or joined. Each
+//! step is one operation of the store. A repeated call resumes after the last completed step.
+//! If several calls run at once, some of them may fail, but no bytes are lost.
 
 use crate::container::{Container, hidden_name};
 use crate::index::Source;
@@ -23,14 +23,14 @@ const WINDOW: u64 = 256 << 20;
 /// How a logical file becomes a plain one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
-    /// So many logs are joined. The store moves no bytes.
+    /// The store joins the logs, and copies no bytes.
     Join {
-        /// The logs.
+        /// Number of logs.
         logs: usize,
     },
     /// All bytes are read and written.
     Rewrite {
-        /// The bytes.
+        /// Number of bytes.
         bytes: u64,
         /// Why the logs can't be joined.
         why: String,
@@ -42,7 +42,7 @@ pub enum Way {
 pub struct Finalized {
     /// The plain file's length.
     pub bytes: u64,
-    /// Bytes that were read and written for it.
+    /// Bytes that were read and written to make it.
     pub moved: u64,
 }
 
@@ -50,7 +50,7 @@ impl Container {
     /// How [`Container::finalize`] would proceed now.
     ///
     /// # Errors
-    /// Busy: a writer has the file open, or had it when it crashed.
+    /// Busy: a writer has the file open, or had it open when it crashed.
     pub async fn way(&self) -> Result<Way> {
         Ok(match self.plan().await? {
             Some(plan) if self.is_begun(&plan).await? => Way::Join { logs: plan.logs.len() },
@@ -61,17 +61,19 @@ impl Container {
         })
     }
 
-    /// Makes a plain file of the same store, which appears whole under its new name, and removes the
-    /// container. Where each log has a contiguous part of the file, the logs become the file, and no
-    /// bytes are moved.
+    /// Makes a plain file in the same store, and removes the container. The file appears under `to` in one
+    /// step, complete. If each log has one contiguous part of the file and the store can join files, the logs
+    /// become the file, and no bytes are copied.
     ///
-    /// Repeat it after an error: it resumes. The container stays readable meanwhile. The new name may
-    /// be the container's own; then the name is missing for a moment between two renames. If that fails
-    /// in between, the container is beside it, under a name that begins with a dot.
+    /// After an error, repeat the call: it resumes. Until it succeeds, the container stays readable. `to` can
+    /// be the container's own path. Then nothing has this path for a moment, between two renames. If the
+    /// process ends between them, the container is in the same directory, under a name that begins with a
+    /// dot.
     ///
     /// # Errors
-    /// AlreadyExists: something has the new name. Busy: a writer has the file open, had it when it crashed,
-    /// or came meanwhile. Then no other writer may begin before a repeated call has ended.
+    /// AlreadyExists: something has the path `to`. Busy: a writer has the file open, had it open when it
+    /// crashed, or opened it during the call. After such a call, new writers can fail with Busy until a
+    /// repeated call succeeds.
     pub async fn finalize(&self, to: &StorePath) -> Result<Finalized> {
         let planned = self.plan().await?;
         if let Some(plan) = &planned
@@ -82,12 +84,12 @@ impl Container {
         if let Some(plan) = &planned
             && let Some(length) = self.copied_to(plan, to).await?
         {
-            // An earlier call has given the copy its name.
+            // An earlier call has renamed the copy to `to`.
             self.fs.remove(&self.who, self.path(), true).await?;
             return Ok(Finalized { bytes: length, moved: length });
         }
         self.demand_free(to).await?;
-        // An earlier call may have left its plan to a writer that had come before it.
+        // An earlier call may have written a plan, and then failed because a writer had opened the file.
         let listed = self.listed_logs().await?;
         match self.joinable().await? {
             Ok(logs) => {
@@ -103,26 +105,26 @@ impl Container {
         }
     }
 
-    /// Whether the first log has moved, after which nobody changes the plan's logs.
+    /// Whether the first log was renamed. From then on, no call changes the plan's list of logs.
     async fn is_begun(&self, plan: &Plan) -> Result<bool> {
         let Some(first) = plan.first() else { return Ok(false) };
         Ok(self.length_at(&self.layout.data(first)?).await?.is_none())
     }
 
-    /// Bytes of the copy that has the name `to` already, if that is the plan's.
+    /// The length of `to`, if an earlier call has renamed the plan's copy to it.
     async fn copied_to(&self, plan: &Plan, to: &StorePath) -> Result<Option<u64>> {
         let Some((length, copy)) = &plan.copied else { return Ok(None) };
         let is_due = plan.target == *to && to != self.path() && self.length_at(copy).await?.is_none();
         Ok(if is_due { self.length_at(to).await?.filter(|there| there == length) } else { None })
     }
 
-    /// Makes the first log of a plan the file to which the others are joined. Another call may have
-    /// done so: then these names aren't there any more.
+    /// Renames the first log of a plan to the file to which the others are joined. If another call has
+    /// already done so, the rename fails.
     async fn begin(&self, plan: &Plan) -> Result<()> {
         let (name, own) = plan.logs[0];
         let first = self.layout.data(name)?;
         if self.length_at(&first).await?.is_some_and(|length| length > own) {
-            // Bytes that are dead.
+            // The dead bytes.
             self.fs.truncate(&self.who, &first, own).await?;
         }
         if plan.logs.len() == 1 {
@@ -141,11 +143,11 @@ impl Container {
             self.install(&copy, to).await
         };
         if let Err(error) = installed.await {
-            // If these fail, the copy stays unused, since no other program knows its name, and no writer begins
-            // until the call is repeated.
+            // If these removals fail, the copy stays unused, since no other program knows its name. And new
+            // writers get Busy until the call is repeated.
             let is_there = self.length_at(&copy).await.is_ok_and(|length| length.is_some());
             let _ = self.fs.remove(&self.who, &copy, false).await;
-            // Another call's plan, or one whose copy has its name, isn't this call's to remove.
+            // Keep the plan if another call wrote it, or if the copy was already renamed to `to`.
             if is_planned.is_ok() && is_there && matches!(self.plan().await, Ok(Some(now)) if now == plan) {
                 let _ = self.fs.remove(&self.who, &self.layout.plan()?, false).await;
             }
@@ -154,7 +156,7 @@ impl Container {
         Ok(Finalized { bytes, moved: bytes })
     }
 
-    /// Joins the logs of a plan as far as they aren't yet.
+    /// Joins those logs of a plan that aren't joined yet.
     async fn join(&self, plan: &Plan, to: &StorePath) -> Result<Finalized> {
         let done = Finalized { bytes: plan.length(), moved: 0 };
         let joined = match plan.logs[..] {
@@ -176,7 +178,7 @@ impl Container {
             }
             start += bytes;
             if (start - bytes..start).contains(&length) && length != start - bytes {
-                let message = format!("{length} bytes are no sum of the logs in the plan");
+                let message = format!("its {length} bytes aren't the sum of the plan's first logs");
                 return fail(ErrorKind::Corrupt, message).map_err(|error: Error| error.at("join", &joined));
             }
         }
@@ -195,20 +197,20 @@ impl Container {
         Ok(done)
     }
 
-    /// An earlier call has moved the file to its name.
+    /// Completes an earlier call, which renamed the file to its target but didn't remove the container.
     async fn after_move(&self, plan: &Plan, to: &StorePath) -> Result<()> {
         let status = self.fs.stat(&self.who, &plan.target).await?;
         if plan.target != *to || status.length != plan.length() {
-            let message = format!("its bytes are in {}, by an earlier call", plan.target);
+            let message = format!("an earlier call has moved its bytes to {}", plan.target);
             return fail(ErrorKind::InvalidArgument, message)
                 .map_err(|error: Error| error.at("flatten", self.path()));
         }
         self.fs.remove(&self.who, self.path(), true).await
     }
 
-    /// Gives a finished file its name, and removes the container.
+    /// Renames a complete file to `to`, and removes the container.
     async fn install(&self, file: &StorePath, to: &StorePath) -> Result<()> {
-        // The user knows only the new name.
+        // The error names `to`, since the user doesn't know the temporary name.
         let named = |error: Error| Error::new(error.kind(), error.message().to_owned()).at("flatten to", to);
         if to != self.path() {
             self.fs.rename(&self.who, file, to, false).await.map_err(named)?;
@@ -216,7 +218,7 @@ impl Container {
         }
         let parent = to.parent().unwrap_or_else(StorePath::root);
         let aside = parent.join(&hidden_name(to.name(), &random()))?;
-        // Another call may have finished.
+        // This fails if another call has finished.
         self.check_place().await?;
         self.fs.rename(&self.who, to, &aside, false).await?;
         let file = match file.as_str().strip_prefix(to.as_str()) {
@@ -231,7 +233,7 @@ impl Container {
         self.fs.remove(&self.who, &aside, true).await
     }
 
-    /// Bytes of a file; None if it is gone.
+    /// The length of a file; `None` if there is no such file.
     async fn length_at(&self, path: &StorePath) -> Result<Option<u64>> {
         match self.fs.stat(&self.who, path).await {
             Ok(status) => Ok(Some(status.length)),
@@ -240,8 +242,8 @@ impl Container {
         }
     }
 
-    /// The logs that make the file, in order, each with its live bytes. Or the file's length, and the
-    /// reason why there are none.
+    /// The logs whose bytes make the file, in order, each with its number of live bytes. If they can't be
+    /// joined: the file's length, and the reason.
     async fn joinable(&self) -> Result<std::result::Result<Vec<(LogName, u64)>, (u64, String)>> {
         self.demand_closed().await?;
         let reader = self.reader().await?;
@@ -262,7 +264,7 @@ impl Container {
                     _ => {
                         let rank = reader.rank(log);
                         return cannot(format!(
-                            "the bytes of rank {rank} don't lie in one piece at byte {at}"
+                            "the bytes of rank {rank} aren't contiguous in its log at byte {at}"
                         ));
                     }
                 }
@@ -281,11 +283,11 @@ impl Container {
         for (name, live) in &logs {
             let there = self.length_at(&self.layout.data(*name)?).await?.unwrap_or(0);
             if there > *live && !capabilities.truncate {
-                return cannot(format!("the log of rank {} ends with bytes that are dead", name.rank));
+                return cannot(format!("the store can't cut dead bytes from the log of rank {}", name.rank));
             }
             if there < *live {
                 let path = self.layout.data(*name)?;
-                let message = format!("the log has {there} bytes, but its index tells of {live}");
+                let message = format!("the log has {there} bytes, but its index describes {live}");
                 return fail(ErrorKind::Corrupt, message).map_err(|error: Error| error.at("read", path));
             }
         }

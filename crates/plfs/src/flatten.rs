@@ -1,4 +1,4 @@
-//! Making a plain file of a logical one.
+//! Copies a logical file to a plain file.
 
 use crate::container::{Container, hidden_name};
 use crate::random::random;
@@ -8,23 +8,23 @@ use futures::{StreamExt, TryStreamExt, stream};
 use std::ops::Range;
 use strait_store::{CreateOptions, Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
 
-/// Pieces that are read while earlier ones are written: 32 MiB.
+/// Pieces of 4 MiB that are read ahead while earlier ones are written.
 const AHEAD: usize = 8;
-/// Parts that are written at once, and the fewest bytes for which another one pays: a file costs some
+/// Most parts that are written at once, and the smallest part in bytes: each part is a file, which costs some
 /// round trips.
 const MOST_PARTS: u64 = 8;
 const LEAST_PART: u64 = 64 << 20;
 
 impl Container {
-    /// Writes the file's bytes to a plain file of the same store, which appears whole under the new
-    /// name. The container stays as it is. Returns the bytes written.
+    /// Copies the file's bytes to a plain file in the same store. That file appears under `to` in one step,
+    /// complete. The container stays as it is. Returns the number of bytes.
     ///
     /// # Errors
-    /// AlreadyExists: something has the new name.
+    /// AlreadyExists: something has the path `to`.
     pub async fn flatten(&self, to: &StorePath) -> Result<u64> {
         let failed = |error: Error| error.at("flatten to", to);
         if self.path() == to {
-            return fail(ErrorKind::AlreadyExists, "it is the container's own name").map_err(failed);
+            return fail(ErrorKind::AlreadyExists, "this is the container's own path").map_err(failed);
         }
         self.demand_free(to).await?;
         let (hidden, bytes) = self.copy_beside(to).await.map_err(failed)?;
@@ -33,13 +33,13 @@ impl Container {
             Err(error) => {
                 // If this fails, the file stays unused: no other program knows its name.
                 let _ = self.fs.remove(&self.who, &hidden, false).await;
-                // The user knows only the new name.
+                // The error names `to`, since the user doesn't know the temporary name.
                 Err(failed(Error::new(error.kind(), error.message().to_owned())))
             }
         }
     }
 
-    /// Checks that a plain file can be made under the name, and returns the name's directory.
+    /// Checks that nothing has the path `to`, except this container. Returns the parent directory.
     pub(crate) async fn demand_free(&self, to: &StorePath) -> Result<StorePath> {
         let failed = |error: Error| error.at("flatten to", to);
         let Some(parent) = to.parent() else {
@@ -49,17 +49,17 @@ impl Container {
             return Ok(parent);
         }
         if self.path().contains(to) {
-            return fail(ErrorKind::InvalidArgument, "the new name is within the container").map_err(failed);
+            return fail(ErrorKind::InvalidArgument, "the new path is within the container").map_err(failed);
         }
         match self.fs.stat(&self.who, to).await {
-            Ok(_) => fail(ErrorKind::AlreadyExists, "it is there already").map_err(failed),
+            Ok(_) => fail(ErrorKind::AlreadyExists, "it exists already").map_err(failed),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(parent),
             Err(error) => Err(error),
         }
     }
 
-    /// Writes all bytes to a file that nobody knows yet: several parts at once, if the store can join
-    /// them. Returns its path and length.
+    /// Copies all bytes to a file with a temporary name beside `to`: several parts at once, if the store can
+    /// join files. Returns the file's path and length.
     pub(crate) async fn copy_beside(&self, to: &StorePath) -> Result<(StorePath, u64)> {
         let parent = to.parent().unwrap_or_else(StorePath::root);
         let hidden = parent.join(&hidden_name(to.name(), &random()))?;
@@ -68,7 +68,7 @@ impl Container {
             true => (reader.length() / LEAST_PART).clamp(1, MOST_PARTS),
             false => 1,
         };
-        // Whole windows, so that the parts' reads are as large as those of one stream.
+        // A multiple of the largest read, so that no read of a part is short except its last.
         let each = reader.length().div_ceil(parts).next_multiple_of(MAX_CHUNK_BYTES as u64);
         let path = |part: u64| match part {
             0 => Ok(hidden.clone()),
@@ -95,7 +95,7 @@ impl Container {
             Ok(length) => Ok((hidden, length)),
             Err(error) => {
                 for path in &paths {
-                    // If this fails, the file stays unused: no other program knows it.
+                    // If this fails, the file stays unused: no other program knows its name.
                     let _ = self.fs.remove(&self.who, path, false).await;
                 }
                 Err(error)

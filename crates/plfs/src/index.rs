@@ -1,10 +1,10 @@
-//! The merged index: which log has which byte of the logical file.
+//! The merged index: it maps each byte of the logical file to a place in a log.
 
 use crate::pattern::{Change, Pattern};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// Patterns of fewer writes are kept as extents.
+/// A pattern of fewer writes than this is kept as extents.
 const FEW: u64 = 4;
 
 /// A place in a data log.
@@ -16,32 +16,32 @@ pub struct Source {
     pub offset: u64,
 }
 
-/// Bytes of the logical file that lie together.
+/// A range of the logical file that is contiguous in one log, or is a hole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The bytes.
+    /// The range's offsets in the file.
     pub logical: Range<u64>,
-    /// Where they are; None in a hole, which reads as zeros.
+    /// The place of its first byte; `None` for a hole, which reads as zeros.
     pub source: Option<Source>,
 }
 
 /// The file after the changes of all writers, applied in their order.
 ///
-/// Single writes are extents, which never overlap. Patterns stay whole, and may lie above or below
-/// extents and each other: [`Index::pieces`] lets the latest win.
+/// Single writes are extents, which never overlap. Patterns stay whole, and can overlap extents and each
+/// other: there [`Index::pieces`] returns the latest.
 #[derive(Debug)]
 pub struct Index {
     extents: BTreeMap<u64, Extent>,
     combs: Vec<Comb>,
-    /// Where each pattern is in `combs`: one that is written again replaces its earlier self.
+    /// Each pattern's place in `combs`. If the same pattern is written again, it replaces the earlier one.
     places: HashMap<Pattern, usize>,
     length: u64,
     /// Changes applied so far.
     order: u64,
-    /// The last of them that was kept as a pattern.
+    /// Order of the last change that was kept as a pattern.
     last_comb: u64,
     first_order: u64,
-    /// The shortest length that the file had by a truncation.
+    /// The shortest length to which a truncation cut the file.
     lowest_cut: u64,
 }
 
@@ -51,7 +51,7 @@ impl Default for Index {
     }
 }
 
-/// A single write, or what later ones left of it.
+/// A single write, or a part of it that later writes left.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub length: u64,
@@ -59,18 +59,19 @@ pub(crate) struct Extent {
     pub order: u64,
 }
 
-/// Many writes.
+/// A pattern of many writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comb {
     pub pattern: Pattern,
     pub source: Source,
     pub order: u64,
-    /// A truncation has removed its bytes from here on.
+    /// A truncation removed the pattern's bytes from this offset on.
     pub limit: u64,
 }
 
 impl Index {
-    /// For changes above others, which made the file so long, and whose orders are below `order`.
+    /// An empty index for changes that are newer than others. The others left the file `length` bytes long,
+    /// and their orders are at most `order`.
     pub(crate) fn above(length: u64, order: u64) -> Self {
         Self {
             extents: BTreeMap::new(),
@@ -84,7 +85,7 @@ impl Index {
         }
     }
 
-    /// The order of its first change, and one above that of its last.
+    /// The order of the first change. [`Self::next_order`] is one above that of the last change.
     pub(crate) fn first_order(&self) -> u64 {
         self.first_order
     }
@@ -93,7 +94,7 @@ impl Index {
         self.order + 1
     }
 
-    /// Bytes of older indexes count up to here: the shortest length that the file had by a truncation.
+    /// The shortest length to which a truncation cut the file. Bytes of older indexes past it are gone.
     pub(crate) fn lowest_cut(&self) -> u64 {
         self.lowest_cut
     }
@@ -103,7 +104,7 @@ impl Index {
         self.extents.iter().map(|(start, extent)| (*start, extent))
     }
 
-    /// The patterns in no order.
+    /// The patterns, in no particular order.
     pub(crate) fn combs(&self) -> impl Iterator<Item = &Comb> {
         self.combs.iter()
     }
@@ -132,7 +133,7 @@ impl Index {
         self.length
     }
 
-    /// Number of extents and patterns, which takes the memory.
+    /// Number of extents and patterns. The memory is proportional to it.
     pub fn entries(&self) -> usize {
         self.extents.len() + self.combs.len()
     }
@@ -173,13 +174,13 @@ impl Index {
 
     fn insert(&mut self, start: u64, length: u64, source: Source) {
         self.cut(start..start + length);
-        // It may go on where the last left off.
+        // It may continue the extent before it, both in the file and in the log.
         if let Some((before, extent)) = self.extents.range_mut(..start).next_back()
             && *before + extent.length == start
             && extent.source.log == source.log
             && extent.source.offset + extent.length == source.offset
             && self.last_comb < extent.order
-        // else it would sink below that pattern
+        // otherwise the new bytes would count as older than that pattern
         {
             extent.length += length;
             return;
@@ -239,7 +240,7 @@ impl Index {
     }
 }
 
-/// Of overlapping pieces the one with the highest order, in logical order.
+/// Resolves overlaps: for each byte, the piece with the highest order remains. Sorted by logical offset.
 pub(crate) fn latest(mut found: Vec<(u64, Range<u64>, Source)>) -> Vec<(Range<u64>, Source)> {
     found.sort_unstable_by_key(|(order, logical, _)| (*order, logical.start));
     let mut painted: BTreeMap<u64, (u64, Source)> = BTreeMap::new();
@@ -263,7 +264,7 @@ pub(crate) fn latest(mut found: Vec<(u64, Range<u64>, Source)>) -> Vec<(Range<u6
     painted.into_iter().map(|(start, (length, source))| (start..start + length, source)).collect()
 }
 
-/// Joins what lies together in one log, and names the holes.
+/// Joins pieces that are adjacent both in the file and in one log, and adds the holes between pieces.
 pub(crate) fn with_holes(found: Vec<(Range<u64>, Source)>, range: Range<u64>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(found.len());
     let mut at = range.start;

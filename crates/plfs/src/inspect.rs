@@ -1,4 +1,4 @@
-//! Looking into a container, and putting it in order after crashes.
+//! Inspects a container, and repairs it after crashes.
 
 use crate::block::Block;
 use crate::block::Position;
@@ -16,28 +16,28 @@ const AT_ONCE: usize = 4;
 /// A writer, and what it published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterSummary {
-    /// Its rank.
+    /// The writer's rank.
     pub rank: u32,
     /// Distinguishes writers with the same rank.
     pub nonce: u64,
-    /// Host and process; empty if its log was cut within its head.
+    /// Host and process of the writer; empty if a crash left the head of its index log incomplete.
     pub note: String,
-    /// Bytes that it wrote.
+    /// Bytes that the writer published.
     pub bytes: u64,
     /// Entries of its index log: writes, patterns and truncations.
     pub entries: usize,
-    /// The last epoch that it published; 0 if none.
+    /// The epoch of the writer's last sync; 0 if there was none.
     pub epoch: u64,
-    /// Whether it closed its logs.
+    /// Whether the writer closed its logs.
     pub closed: bool,
-    /// Bytes at the end of its index log that a crash left incomplete.
+    /// Bytes of an incomplete block at the end of its index log, which a crash left.
     pub torn: u64,
 }
 
 /// A fault of a container.
 #[derive(Debug)]
 pub struct Problem {
-    /// The file that has it.
+    /// The faulty file.
     pub path: StorePath,
     /// The fault.
     pub error: Error,
@@ -46,7 +46,7 @@ pub struct Problem {
 /// The outcome of [`Container::recover`].
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// Writers (rank and nonce) that had crashed, and are ended now.
+    /// Writers (rank and nonce) that had crashed, and whose logs are closed now.
     pub ended: Vec<(u32, u64)>,
     /// Writers whose logs are still being written.
     pub live: Vec<(u32, u64)>,
@@ -120,9 +120,10 @@ impl Container {
         }
     }
 
-    /// Ends writers that crashed: their logs are closed, so that their synced bytes are readable
-    /// whatever the store, and their marks are removed. Keeps a merged index anew. Use it when no writer is left: a store
-    /// without exclusive writers can't tell a slow writer from one that crashed.
+    /// Ends writers that crashed: closes their logs, so that their synced bytes are readable on any store,
+    /// and removes their marks. Then stores a new merged index, if that pays. Call it only when no writer
+    /// runs any more: a store without exclusive writers can't distinguish a slow writer from one that
+    /// crashed.
     pub async fn recover(&self) -> Result<Recovery> {
         let mut marks: Vec<LogName> = Vec::new();
         let mut entries = self.fs.list(&self.who, &self.layout.open()?);
@@ -146,7 +147,7 @@ impl Container {
 
     async fn end(&self, name: LogName) -> Result<()> {
         for path in [self.layout.data(name)?, self.layout.index(name)?] {
-            // Taking the file over closes it, and settles its length.
+            // Opening for append takes the file over from the writer. The close then fixes its length.
             match self.fs.append(&self.who, &path).await {
                 Ok(mut writer) => drop(writer.close().await?),
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {}
@@ -165,7 +166,7 @@ async fn verify(log: &Opened, block: &Block) -> Result<()> {
         let length = (end - start).min(MAX_CHUNK_BYTES as u64) as usize;
         let bytes = log.reader.read_at(log.base + start, length).await?;
         if bytes.is_empty() {
-            let message = format!("the log ends at byte {start}, but its index tells of bytes up to {end}");
+            let message = format!("the log ends at byte {start}, but its index describes bytes up to {end}");
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         crc = crc32c::crc32c_append(crc, &bytes);

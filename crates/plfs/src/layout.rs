@@ -3,29 +3,29 @@
 //! ```text
 //! FILE/.plfs                      the mark: this directory is a container
 //! FILE/logs/RANK.NONCE.data       a writer's bytes, in the order of its writes
-//! FILE/logs/RANK.NONCE.index      what they are
+//! FILE/logs/RANK.NONCE.index      the place of these bytes in the file
 //! FILE/open/RANK.NONCE            the writer hasn't closed
 //! FILE/epochs/EPOCH               this epoch is published
 //! FILE/merged/EPOCH.NONCE         the index of all writers up to that epoch
 //! FILE/plan                       the logs are being joined to a plain file
-//! FILE/logs/joined                what is joined so far
+//! FILE/logs/joined                the logs that are joined so far
 //! ```
 //!
-//! All logs are in one directory, since HDFS joins files of one directory only.
+//! All logs are in one directory, since HDFS can only join files of one directory.
 
 use strait_store::{Result, StorePath};
 
 /// A writer's name within a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogName {
-    /// Its rank.
+    /// The writer's rank.
     pub rank: u32,
     /// Distinguishes writers with the same rank.
     pub nonce: u64,
 }
 
 impl LogName {
-    /// The name without an ending.
+    /// The name of the writer's logs, without `.data` or `.index`.
     pub fn text(self) -> String {
         format!("{:08x}.{:016x}", self.rank, self.nonce)
     }
@@ -51,7 +51,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of the container at `root`.
+    /// The paths of the container at `root`.
     pub fn new(root: StorePath) -> Self {
         Self { root }
     }
@@ -61,7 +61,7 @@ impl Layout {
         &self.root
     }
 
-    /// The mark.
+    /// The file that marks the directory as a container.
     pub fn mark(&self) -> Result<StorePath> {
         self.root.join(".plfs")
     }
@@ -81,12 +81,13 @@ impl Layout {
         self.logs()?.join(&format!("{}.index", name.text()))
     }
 
-    /// The plan of joining the logs.
+    /// The plan for joining the logs.
     pub fn plan(&self) -> Result<StorePath> {
         self.root.join("plan")
     }
 
-    /// The file to which logs are joined. No log has its name, so that nobody who still cuts logs cuts it.
+    /// The file to which logs are joined. No log has this name, so a concurrent call that truncates logs
+    /// can't truncate this file.
     pub fn joined(&self) -> Result<StorePath> {
         self.logs()?.join("joined")
     }
@@ -96,7 +97,7 @@ impl Layout {
         self.root.join("merged")
     }
 
-    /// The directory of open writers.
+    /// The directory of the marks of open writers.
     pub fn open(&self) -> Result<StorePath> {
         self.root.join("open")
     }

@@ -1,7 +1,8 @@
-//! Many writers, one file, on any store: PLFS (Bent et al., SC 2009; on HDFS: Cranor, Polte, Gibson).
+//! Files that many writers write at once, on any store: PLFS (Bent et al., SC 2009; on HDFS: Cranor, Polte,
+//! Gibson).
 //!
 //! A logical file is a *container*, a directory of the store. Each writer appends to a data log and
-//! an index log of its own, so that no two write one file, and stores that only append will do.
+//! an index log of its own. So no two writers write to one file, and the store needs only appends.
 //!
 //! ```text
 //!   write_at(offset, bytes)                      read_at(offset, length)
@@ -12,13 +13,14 @@
 //!   logs/RANK.NONCE.data   logs/RANK.NONCE.index    data logs   merged/…, index logs
 //! ```
 //!
-//! In the end the logs become a plain file: `finalize` joins them where the store can, and where each
-//! has a contiguous part (`plan.rs` says where the bytes are meanwhile).
+//! At the end, `finalize` turns the logs into a plain file. It joins them without a copy if the store can
+//! join files and each log has one contiguous part of the file. `plan.rs` says where the bytes are during the
+//! join.
 //!
-//! **Order.** Overlapping writes are ordered by (epoch, rank, nonce, place in the log). A writer
-//! learns at each sync which epochs others have published, and publishes the next one before it writes
-//! the block. So bytes that were synced before another writer's sync began are older than what that sync
-//! publishes, and so are those of a writer that ended in the middle of a sync. No clock takes part.
+//! **Order.** Overlapping writes are ordered by (epoch, rank, nonce, place in the log). At each sync, a
+//! writer reads the highest published epoch, and publishes the next one before it writes its block. So the
+//! bytes of a sync are newer than all bytes that other writers' syncs had published before it began, even if
+//! such a writer crashed before its sync returned. The order doesn't depend on clocks.
 //!
 //! This room must never: name a store; keep more than a window of data, or a large index, in memory.
 

@@ -9,25 +9,26 @@ use futures::TryStreamExt;
 use strait_store::{FileStatus, Result};
 
 impl Container {
-    /// A writer of its own for `rank`. Any number of them may write at once, and several may have
-    /// the same rank. It makes its logs at its first change.
+    /// Makes a new writer for `rank`. Any number of writers can write at once, and several can have the same
+    /// rank. A writer creates its logs at its first change.
     pub fn writer(&self, rank: u32) -> Writer {
         let nonce = u64::from_le_bytes(random());
         Writer::new(self.clone(), LogName { rank, nonce })
     }
 
-    /// A reader of all that was synced, or closed, before.
+    /// Opens a reader of all bytes that writers have synced or closed so far.
     pub async fn reader(&self) -> Result<Reader> {
         Ok(Reader::new(self.clone(), self.view().await?))
     }
 
-    /// The file's length, of what was synced or closed.
+    /// The file's length in bytes, as far as writers have synced or closed.
     pub async fn length(&self) -> Result<u64> {
         Ok(self.view().await?.length())
     }
 
-    /// The file's status: the length of what was synced or closed, owner, group and permission as they
-    /// were given to it, and the time of its last change that the store tells.
+    /// The file's status. The length counts the writes that were synced or closed. Owner, group and
+    /// permission are those of the container's mark. The modification time is the latest of the mark's and
+    /// the logs'.
     pub async fn status(&self) -> Result<FileStatus> {
         let mark = self.fs.stat(&self.who, &self.layout.mark()?).await?;
         let changes = self.fs.list(&self.who, &self.layout.logs()?);
@@ -36,7 +37,7 @@ impl Container {
         Ok(FileStatus { path: self.path().to_string(), length: self.length().await?, modified_ms, ..mark })
     }
 
-    /// Sets the file's length: to zero, shorter, or longer with a hole. Writers that are open go on.
+    /// Sets the file's length. If it gets longer, it ends with a hole. Open writers can continue to write.
     pub async fn truncate(&self, length: u64) -> Result<()> {
         let mut writer = self.writer(0);
         writer.truncate(length).await?;

@@ -18,7 +18,7 @@ pub(crate) struct IndexLog {
     /// None once all of it was read.
     reader: Option<Box<dyn FileReader>>,
     decoder: Decoder,
-    /// Bytes behind the decoder's position.
+    /// Bytes that were read. The decoder has consumed the first `used` of them.
     rest: Vec<u8>,
     used: usize,
     pub head: Option<Head>,
@@ -86,12 +86,12 @@ impl IndexLog {
         Ok(())
     }
 
-    /// The place behind the last block.
+    /// The position after the last block that was read.
     pub fn position(&self) -> Position {
         self.decoder.position()
     }
 
-    /// Bytes behind the last block, once all blocks were read.
+    /// Bytes after the last whole block. Valid once all blocks were read.
     pub fn torn(&self) -> u64 {
         (self.rest.len() - self.used) as u64
     }
@@ -101,7 +101,7 @@ impl IndexLog {
 fn damaged(damage: Damage, path: &StorePath) -> Error {
     let error = match damage {
         Damage::Version(version) => {
-            let message = format!("a later version of Strait wrote it (format {version})");
+            let message = format!("a later version of Strait wrote this index log (format {version})");
             Error::new(ErrorKind::Unsupported, message)
         }
         Damage::At(offset) => Error::new(ErrorKind::Corrupt, format!("damaged at byte {offset}")),
@@ -109,7 +109,8 @@ fn damaged(damage: Damage, path: &StorePath) -> Error {
     error.at("read", path)
 }
 
-/// The blocks of several logs in the order of their changes, with one block of each log in memory.
+/// The blocks of several logs, in the order in which their changes apply. Keeps one block of each log in
+/// memory.
 pub(crate) struct Blocks {
     logs: Vec<IndexLog>,
     waiting: BinaryHeap<Reverse<(u64, LogName, usize)>>,
@@ -117,7 +118,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Opens logs, each at a position.
+    /// Opens each log at its position.
     pub async fn open(container: &Container, logs: Vec<(LogName, Position)>) -> Result<Self> {
         let opens = stream::iter(logs).map(async |(name, from)| {
             let mut log = IndexLog::open(container, name, from).await?;
@@ -137,7 +138,7 @@ impl Blocks {
         }
     }
 
-    /// The next block, and the number of its log among those given.
+    /// The next block, and the place of its log in the list given to [`Self::open`].
     pub async fn next(&mut self) -> Result<Option<(usize, Block)>> {
         let Some(Reverse((.., at))) = self.waiting.pop() else { return Ok(None) };
         let next = self.logs[at].next().await?;

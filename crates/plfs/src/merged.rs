@@ -1,8 +1,8 @@
-//! The merged index that the last close keeps in the container, so that opening needs one file.
+//! The merged index. The last writer that closes stores it in the container, so that opening reads one file.
 //!
-//! It is named after the last epoch that it covers. Blocks of later epochs are newer than its entries;
-//! so a view is this table, and above it what the index logs have behind the places to which it covers
-//! them. It is used only if that holds.
+//! Its name contains the last epoch that it covers. Blocks of later epochs are newer than its entries. So a
+//! view consists of this table and, above it, the blocks that the index logs have after the positions in the
+//! table. If one of these blocks isn't of a later epoch, the table isn't used.
 
 use crate::container::{Container, hidden_name};
 use crate::layout::LogName;
@@ -16,17 +16,18 @@ use strait_store::{
     CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, FileWriter, Result, StorePath,
 };
 
-/// Merged indexes that are kept: a reader may have the one before open.
+/// Merged indexes that are kept: the latest, and the one before it, which a reader may have open.
 const KEPT: usize = 2;
 /// Most merged indexes listed: those kept, and leftovers of crashes.
 const MOST_LISTED: usize = 1_000;
-/// A merged index up to this length is read at once, 64 KiB: its directory and pages would each take a read.
+/// A merged index of at most 64 KiB is read whole, in one read. A longer one takes a read for its directory
+/// and one for each page.
 const SMALL: u64 = 64 << 10;
 /// Epoch marks that are removed at once.
 const AT_ONCE: usize = 16;
 
 impl Container {
-    /// The index of all that was published.
+    /// Opens the index of all changes that were published.
     pub(crate) async fn view(&self) -> Result<View> {
         let (logs, merged) = try_join!(self.listed_logs(), self.merged_names())?;
         self.view_of(&logs, merged).await
@@ -36,7 +37,7 @@ impl Container {
         for path in merged {
             let base = match self.open_merged(&path).await {
                 Ok(base) => base,
-                // The logs have all of it.
+                // The index logs have the same entries.
                 Err(error) if is_of_no_use(&error) => continue,
                 Err(error) => return Err(error),
             };
@@ -94,14 +95,14 @@ impl Container {
         Ok(logs)
     }
 
-    /// Keeps a merged index, if the last writer has closed and there is much to merge.
+    /// Stores a merged index, if no writer is open and merging pays.
     pub(crate) async fn merge(&self) -> Result<()> {
         if !self.open_marks().await?.is_empty() {
             return Ok(());
         }
         let (logs, merged) = try_join!(self.listed_logs(), self.merged_names())?;
         let bytes = logs.iter().map(|(_, length)| length).sum();
-        // So few logs aren't worth their reading, either.
+        // For so few logs, it doesn't even pay to read them here.
         if merged.is_empty() && !self.limits.are_reached(logs.len(), bytes) {
             return Ok(());
         }
@@ -112,7 +113,7 @@ impl Container {
         self.keep(&view).await
     }
 
-    /// Removes a merged index that is of no use, and keeps another one if it pays.
+    /// Removes damaged merged indexes, and stores a new one if that pays.
     pub(crate) async fn renew_merged(&self) -> Result<()> {
         for path in self.merged_names().await? {
             match self.verify_merged(&path).await {
@@ -136,16 +137,16 @@ impl Container {
         Ok(())
     }
 
-    /// Keeps the view as the merged index, in place of any earlier one.
+    /// Stores the view as the merged index. Removes earlier ones beyond [`KEPT`].
     pub(crate) async fn keep(&self, view: &View) -> Result<()> {
         let through = view.meta.through;
-        // Earlier versions published an epoch after its block, so a crash could come between. Later blocks must
-        // lie behind it.
+        // Earlier versions published an epoch after its block, so a crash could leave the epoch unpublished.
+        // Publish it now: blocks that come later must get higher epochs.
         if through > self.epoch().await? {
             self.publish(through).await?;
         }
         let directory = self.layout.merged()?;
-        // Otherwise it would make a directory where the file was.
+        // If the file was removed or renamed, `mkdirs` would make a directory under its old name.
         self.check_place().await?;
         self.fs.mkdirs(&self.who, &directory, self.directory_permission()).await?;
         let nonce = u64::from_le_bytes(random());
@@ -167,7 +168,7 @@ impl Container {
         self.forget_epochs(through).await
     }
 
-    /// Removes the marks of epochs before one that is published.
+    /// Removes the marks of epochs below `before`, which is published.
     async fn forget_epochs(&self, before: u64) -> Result<()> {
         let entries = self.fs.list(&self.who, &self.layout.epochs()?);
         let old = entries.try_filter_map(async |entry| {
@@ -180,7 +181,7 @@ impl Container {
         removals.buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    /// Another close may remove the same.
+    /// Removes a file. Succeeds also if another close has removed it.
     async fn remove_if_there(&self, path: &StorePath) -> Result<()> {
         match self.fs.remove(&self.who, path, false).await {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -189,7 +190,7 @@ impl Container {
     }
 }
 
-/// Whether a view is made without it: it is gone, damaged or of a later version.
+/// Whether to ignore this merged index and read the logs: it is gone, damaged or of a later version.
 fn is_of_no_use(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt | ErrorKind::Unsupported)
 }

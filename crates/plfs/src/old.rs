@@ -1,15 +1,15 @@
-//! Containers of PLFS 2.5, the program of Los Alamos: read into ours, and written from ours.
+//! Containers of PLFS 2.5, the implementation from Los Alamos: import from them, and export to them.
 //!
 //! ```text
-//! FILE/.plfsaccess113918400                               the mark of its containers
+//! FILE/.plfsaccess113918400                               the mark of such a container
 //! FILE/hostdir.N/dropping.data.SEC.USEC.HOST.ID           bytes in the order of their writes
-//! FILE/hostdir.N/dropping.index.SEC.USEC.HOST.PID         records of 48 bytes, as they were in memory
+//! FILE/hostdir.N/dropping.index.SEC.USEC.HOST.PID         records of 48 bytes
 //! FILE/meta/LASTOFF.BYTES.SEC.USEC.HOST                   the file's length, after a close
 //! ```
 //!
 //! A record: logical offset, physical offset, length (64 bits each), begin and end of the write (seconds,
-//! doubles), ID (32 bits) of the data dropping that has the bytes, and 4 unused bytes; little-endian. Of
-//! overlapping writes the one that ended last counts.
+//! doubles), ID (32 bits) of the data dropping that has the bytes, and 4 unused bytes; little-endian. Where
+//! writes overlap, the one that ended last is visible.
 
 use crate::block::{array, u64_at};
 use crate::container::{Container, Options};
@@ -33,11 +33,11 @@ const MARK: &str = ".plfsaccess113918400";
 const DATA: &str = "dropping.data.";
 const INDEX: &str = "dropping.index.";
 const RECORD_BYTES: usize = 48;
-/// Records of a dropping in memory: a merge reads all droppings side by side.
+/// Most records of each index dropping in memory. A merge reads all index droppings at once.
 const RECORDS: usize = 4096;
-/// Entries of a directory.
+/// Most entries of a directory.
 const MOST_ENTRIES: usize = 100_000;
-/// Files that are written side by side; more writers share them.
+/// Most files that are written at once. If there are more writers, several share a file.
 const MOST_FILES: usize = 256;
 /// Bytes of the file whose pieces are in memory at once.
 const WINDOW: u64 = 64 << 20;
@@ -47,7 +47,7 @@ const WINDOW: u64 = 64 << 20;
 pub struct Converted {
     /// The file's length.
     pub length: u64,
-    /// Data droppings or logs that have bytes of it.
+    /// Data droppings or logs that have bytes of the file.
     pub writers: usize,
 }
 
@@ -57,12 +57,12 @@ struct Droppings {
     who: Principal,
     /// Data droppings, by their numbers in the view.
     data: Vec<StorePath>,
-    /// The length that a close left.
+    /// The longest length that a close recorded; 0 if none did.
     length: u64,
 }
 
 struct Record {
-    /// Times of the end and the begin, in an order of whole numbers.
+    /// Times at which the write ended and began, as integers that compare like the times.
     order: (u64, u64),
     logical: u64,
     physical: u64,
@@ -79,12 +79,12 @@ struct Records {
 }
 
 impl Container {
-    /// Makes a logical file of a container of PLFS 2.5, whose writers become ranks by their ids. The old
-    /// container stays as it is.
+    /// Imports a container of PLFS 2.5 as a logical file. Ranks are the ids of the data droppings, modulo
+    /// 256. The old container stays as it is.
     ///
     /// # Errors
-    /// InvalidArgument: it is no such container; Corrupt, with the dropping; AlreadyExists: something has
-    /// the new name.
+    /// InvalidArgument: `from` isn't such a container. Corrupt: a dropping is damaged; the error names it.
+    /// AlreadyExists: something has the path `to`.
     pub async fn import(
         (from_fs, from): (Arc<dyn FileSystem>, &StorePath),
         (fs, to): (Arc<dyn FileSystem>, &StorePath),
@@ -94,7 +94,7 @@ impl Container {
         let hidden = to.parent().unwrap_or_else(StorePath::root);
         let hidden = hidden.join(&crate::container::hidden_name(to.name(), &random()))?;
         if fs.exists(who.1, to).await? {
-            return fail(ErrorKind::AlreadyExists, "it is there already")
+            return fail(ErrorKind::AlreadyExists, "it exists already")
                 .map_err(|error: Error| error.at("import to", to));
         }
         let mut container = Self::create(fs, who.1, &hidden, &Options::default()).await?;
@@ -111,10 +111,10 @@ impl Container {
         made
     }
 
-    /// Makes a container of PLFS 2.5 in another place. This one stays as it is.
+    /// Exports the file as a container of PLFS 2.5. This container stays as it is.
     ///
     /// # Errors
-    /// AlreadyExists: something has the new name.
+    /// AlreadyExists: something has the path `to`.
     pub async fn export(
         &self,
         fs: Arc<dyn FileSystem>,
@@ -122,7 +122,7 @@ impl Container {
         to: &StorePath,
     ) -> Result<Converted> {
         if fs.exists(who, to).await? {
-            return fail(ErrorKind::AlreadyExists, "it is there already")
+            return fail(ErrorKind::AlreadyExists, "it exists already")
                 .map_err(|error: Error| error.at("export to", to));
         }
         let reader = self.reader().await?;
@@ -150,7 +150,7 @@ impl Container {
         let meta = format!("{}.{}.0.0.strait", reader.length(), reader.length());
         let options = CreateOptions::default();
         fs.write_all(who, &to.join("meta")?.join(&meta)?, &options, Bytes::new()).await?;
-        // Last: it makes the directory a container.
+        // The mark comes last, since it makes the directory a container.
         fs.write_all(who, &to.join(MARK)?, &options, Bytes::new()).await?;
         Ok(Converted { length: reader.length(), writers: ids.len() })
     }
@@ -174,7 +174,7 @@ impl Droppings {
             }
         }
         if hosts == 0 {
-            return fail(ErrorKind::InvalidArgument, "it is no container of PLFS 2.5: it has no hostdir")
+            return fail(ErrorKind::InvalidArgument, "it isn't a container of PLFS 2.5: it has no hostdir.N")
                 .map_err(|error: Error| error.at("import", from));
         }
         old.length = old.kept_length(&from.join("meta")?).await?;
@@ -183,7 +183,7 @@ impl Droppings {
         Ok((old, view))
     }
 
-    /// The length that the last close noted; 0 if none did.
+    /// The longest length that a close recorded; 0 if none did.
     async fn kept_length(&self, meta: &StorePath) -> Result<u64> {
         let notes = match self.fs.list_all(&self.who, meta, MOST_ENTRIES).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
@@ -194,7 +194,7 @@ impl Droppings {
         Ok(lengths.filter(|length| *length <= MAX_LENGTH).max().unwrap_or(0))
     }
 
-    /// The index of all records, by the times of their ends.
+    /// Builds the index of all records, in the order in which their writes ended.
     async fn merge(&mut self, indexes: Vec<StorePath>) -> Result<View> {
         let mut building = Building::empty();
         let mut numbers: HashMap<StorePath, u32> = HashMap::new();
@@ -229,7 +229,7 @@ impl Droppings {
         building.finish().await
     }
 
-    /// Writes all bytes to a container; the number of droppings that have some.
+    /// Writes all bytes to a container. Returns the number of data droppings that had some of them.
     async fn copy_to(&self, view: &View, container: &Container) -> Result<usize> {
         let mut readers: HashMap<u32, Box<dyn FileReader>> = HashMap::new();
         let mut writers = BTreeMap::new();
@@ -249,7 +249,7 @@ impl Droppings {
                     let bytes = reader.read_at(from, wanted).await?;
                     if bytes.len() < wanted {
                         let message = format!(
-                            "the dropping ends at byte {}, but its index tells of more",
+                            "the dropping ends at byte {}, but its index describes more",
                             from + bytes.len() as u64
                         );
                         return Err(Error::new(ErrorKind::Corrupt, message).at("import", path));
@@ -269,7 +269,7 @@ impl Droppings {
     }
 }
 
-/// The data dropping of a record: it has the time and host of its index dropping, and its own id.
+/// The data dropping of a record. Its name has the time and host of the index dropping, and the record's id.
 fn data_of(index: &StorePath, id: i32) -> Result<StorePath> {
     let named = index.name().strip_prefix(INDEX).and_then(|rest| rest.rsplit_once('.'));
     let (Some((made_at, _)), Some(directory)) = (named, index.parent()) else {
@@ -293,9 +293,9 @@ impl Records {
                     break;
                 }
             }
-            // A part of a record at the end is a crashed writer's.
+            // An incomplete record at the end is ignored: its writer crashed.
             let damaged = || {
-                let message = "a record has a negative offset, or a length beyond all files";
+                let message = "a record has a negative offset, or ends beyond 2^63 - 1 bytes";
                 Error::new(ErrorKind::Corrupt, message).at("import", &self.path)
             };
             for record in bytes.chunks_exact(RECORD_BYTES) {
@@ -312,7 +312,7 @@ fn record_of(bytes: &[u8]) -> Option<Record> {
     if !within(logical) || !within(physical) {
         return None;
     }
-    // Times since 1970 are positive, and these have the order of their bits.
+    // Positive doubles, as times since 1970 are, compare like their bits.
     let time = |at| if f64::from_le_bytes(array(bytes, at)) > 0.0 { u64_at(bytes, at) } else { 0 };
     let id = i32::from_le_bytes(array(bytes, 40));
     Some(Record { order: (time(32), time(24)), logical, physical, length, id })
@@ -342,7 +342,7 @@ impl Dropping {
         for number in [piece.logical.start, self.at, length] {
             record.extend_from_slice(&number.to_le_bytes());
         }
-        // No two overlap, so that all may have one time.
+        // The records don't overlap, so all can have the same time.
         record.extend_from_slice(&1.0_f64.to_le_bytes());
         record.extend_from_slice(&1.0_f64.to_le_bytes());
         record.extend_from_slice(&u64::from(self.id).to_le_bytes());

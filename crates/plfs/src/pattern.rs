@@ -1,12 +1,12 @@
-//! Regular writes as one entry, however many there were.
+//! Describes any number of regular writes by one entry.
 
 use std::ops::Range;
 
-/// Most bytes of a logical file, as of a POSIX file.
+/// Most bytes of a logical file: the same as for a POSIX file.
 pub const MAX_LENGTH: u64 = i64::MAX as u64;
 
-/// Equally long writes at equal distances: write `k` begins at `start + k * stride`. A writer's log
-/// has their bytes one after the other.
+/// Equally long writes at equal distances: write `k` begins at `start + k * stride`. In the
+/// writer's log, their bytes are contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pattern {
     start: u64,
@@ -20,14 +20,14 @@ pub struct Pattern {
 pub struct Part {
     /// Offset in the logical file.
     pub logical: u64,
-    /// Offset behind the first byte that the pattern has in the log.
+    /// Offset in the log, relative to the pattern's first byte there.
     pub physical: u64,
-    /// Bytes, not zero.
+    /// Number of bytes, at least 1.
     pub length: u64,
 }
 
 impl Pattern {
-    /// None for writes that are empty, overlap, or pass [`MAX_LENGTH`]. A single write has stride 0.
+    /// `None` if the writes are empty, overlap, or end beyond [`MAX_LENGTH`]. A single write has stride 0.
     pub fn new(start: u64, length: u64, stride: u64, count: u64) -> Option<Self> {
         let single = count == 1 && stride == 0;
         let apart = count > 1 && stride >= length;
@@ -37,7 +37,7 @@ impl Pattern {
         valid.then_some(Self { start, length, stride, count })
     }
 
-    /// One write; None if it is empty or too far out.
+    /// One write; `None` if it is empty or ends beyond [`MAX_LENGTH`].
     pub fn single(start: u64, length: u64) -> Option<Self> {
         Self::new(start, length, 0, 1)
     }
@@ -52,7 +52,7 @@ impl Pattern {
         self.length
     }
 
-    /// Distance from the begin of one write to that of the next.
+    /// Distance from the start of one write to the start of the next.
     pub fn stride(&self) -> u64 {
         self.stride
     }
@@ -62,7 +62,7 @@ impl Pattern {
         self.count
     }
 
-    /// Offset behind the last write.
+    /// Offset where the last write ends.
     pub fn end(&self) -> u64 {
         self.start + (self.count - 1) * self.stride + self.length
     }
@@ -92,7 +92,7 @@ impl Pattern {
         })
     }
 
-    /// With one more write behind the last, if that continues it.
+    /// This pattern with `next` added, if `next` is one write that continues the pattern.
     fn with(&self, next: &Self) -> Option<Self> {
         if next.count != 1 || next.length != self.length {
             return None;
@@ -109,15 +109,15 @@ impl Pattern {
 /// A change of the logical file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Bytes of the log at these offsets.
+    /// The next bytes of the log were written at the pattern's offsets.
     Write(Pattern),
-    /// The file gets this length. Bytes behind it are gone; a longer file ends with a hole.
+    /// The file gets this length. Bytes past it are removed; if the file gets longer, it ends with a hole.
     Truncate(u64),
 }
 
 /// Collects a writer's changes in order, and collapses writes into patterns.
 ///
-/// Writes that follow one another become a run, and equally long runs at equal distances a pattern.
+/// Contiguous writes become one run, and equally long runs at equal distances become one pattern.
 #[derive(Debug, Default)]
 pub struct Recorder {
     changes: Vec<Change>,
@@ -126,8 +126,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records a write, whose bytes follow those of the last in the log. False if it is empty or
-    /// passes [`MAX_LENGTH`]; nothing is recorded then.
+    /// Records a write. In the log, its bytes follow those of the write before. If the write is empty or ends
+    /// beyond [`MAX_LENGTH`], records nothing and returns false.
     pub fn write(&mut self, offset: u64, length: u64) -> bool {
         let Some(write) = Pattern::single(offset, length) else { return false };
         if let Some(run) = self.run
@@ -148,7 +148,7 @@ impl Recorder {
         self.changes.push(Change::Truncate(length));
     }
 
-    /// Entries so far.
+    /// Number of entries since the last [`Recorder::take`].
     pub fn len(&self) -> usize {
         self.changes.len() + usize::from(self.pattern.is_some()) + usize::from(self.run.is_some())
     }

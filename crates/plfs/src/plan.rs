@@ -1,23 +1,23 @@
-//! The plan of joining a container's logs to a plain file, and where their bytes are meanwhile.
+//! The plan for joining a container's logs to a plain file. It tells where the bytes are during the join.
 //!
 //! ```text
 //!   strait-plfs-plan 1
 //!   target PATH                 the plain file's name
 //!   log RANK.NONCE LENGTH       the logs whose bytes make the file, in order; or
-//!   copied LENGTH PATH          their bytes are in another file, which gets the name
-//!   sum CRC-32C                 of all before
+//!   copied LENGTH PATH          a copy of all bytes, which is then renamed to the target
+//!   sum CRC-32C                 of all lines before
 //! ```
 //!
-//! The first log gets another name, and the store joins some logs to it at a time, each time in one
-//! step. So that file's length tells how far that has come. Bytes only ever move from their own log to
-//! that file, and with it to the target: readers look for them in this order. A single log becomes the
-//! target at once.
+//! The first log is renamed to `logs/joined`. Then the store appends further logs to that file, several in
+//! each atomic step. So the file's length shows which logs are joined. Bytes move from their own log to this
+//! file, and with it to the target. Readers look for them in these places, in this order. A single log is
+//! renamed to the target directly.
 //!
-//! Where logs can't be joined, their bytes are copied, and the plan has no log.
+//! If the logs can't be joined, their bytes are copied, and the plan lists no log.
 //!
-//! Once there is a plan, no writer begins. A plan holds only if the logs are the same, and no writer is
-//! left, after it was written. Until its first log has moved, another call may put a better one in its
-//! place.
+//! While there is a plan, no new writer can begin. A plan is valid only if, after it was written, the logs
+//! are still the same and no writer is open. Until the plan's first log is renamed, another call can replace
+//! the plan.
 
 use crate::container::{Container, hidden_name};
 use crate::layout::LogName;
@@ -30,24 +30,24 @@ use std::sync::Arc;
 use strait_store::{CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, Result, StorePath, fail};
 
 const HEAD: &str = "strait-plfs-plan 1";
-/// Most bytes of a plan: some 300,000 logs.
+/// Most bytes of a plan: enough for some 300,000 logs.
 const MAX_PLAN_BYTES: usize = 16 << 20;
 
-/// Logs that make the file, one after the other.
+/// A plan: the logs that make the file, in order, or a copy of their bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The plain file.
     pub target: StorePath,
     /// The logs and their bytes, in order; none if the bytes are copied.
     pub logs: Vec<(LogName, u64)>,
-    /// Bytes of the copy, and its path before it gets the name.
+    /// Length of the copy, and its temporary path.
     pub copied: Option<(u64, StorePath)>,
 }
 
 /// An open data log, wherever its bytes are now.
 pub(crate) struct Opened {
     pub reader: Arc<dyn FileReader>,
-    /// Offset of the log's first byte in the file.
+    /// Offset of the log's first byte in the opened file.
     pub base: u64,
     pub path: StorePath,
 }
@@ -59,7 +59,7 @@ impl Plan {
         Some(self.logs[..at].iter().map(|(_, length)| length).sum())
     }
 
-    /// The log to which the others are joined, under another name.
+    /// The first log. The others are joined to it, after it was renamed.
     pub fn first(&self) -> Option<LogName> {
         self.logs.first().map(|(name, _)| *name)
     }
@@ -89,11 +89,11 @@ impl Plan {
             && other != HEAD
             && other.starts_with("strait-plfs-plan ")
         {
-            return fail(ErrorKind::Unsupported, "a later version of Strait wrote it");
+            return fail(ErrorKind::Unsupported, "a later version of Strait wrote this plan");
         }
         match text.and_then(Self::parse) {
             Some(plan) => Ok(plan),
-            None => fail(ErrorKind::Corrupt, "the plan of joining the logs is damaged"),
+            None => fail(ErrorKind::Corrupt, "the plan for joining the logs is damaged"),
         }
     }
 
@@ -136,7 +136,7 @@ impl Container {
         }
     }
 
-    /// Writes a plan, which appears whole; with `replace`, in place of an earlier one.
+    /// Writes a plan, which appears in one step, complete. With `replace`, it replaces an earlier plan.
     pub(crate) async fn write_plan(&self, plan: &Plan, replace: bool) -> Result<()> {
         let path = self.layout.plan()?;
         let hidden = self.path().join(&hidden_name("plan", &random()))?;
@@ -183,23 +183,23 @@ impl Container {
         Ok(entries.iter().filter_map(|entry| LogName::parse(entry.name())).collect())
     }
 
-    /// Refuses if writers came after the index logs were listed like this.
+    /// Fails with Busy if writers opened the file after `listed` was read.
     pub(crate) async fn demand_unchanged(&self, listed: &[Listed]) -> Result<()> {
         self.demand_closed().await?;
         if self.listed_logs().await? == listed {
             return Ok(());
         }
-        let message = "a writer came and went meanwhile; repeat it";
+        let message = "a writer opened and closed the file in the meantime; try again";
         Err(Error::new(ErrorKind::Busy, message).at("finalize", self.path()))
     }
 
-    /// Refuses if writers have the file open, or had it when they crashed.
+    /// Fails with Busy if writers have the file open, or had it open when they crashed.
     pub(crate) async fn demand_closed(&self) -> Result<()> {
         match self.open_marks().await?.len() {
             0 => Ok(()),
             count => {
                 let writers = if count == 1 { "a writer has" } else { "writers have" };
-                let message = format!("{writers} it open; after a crash, recover ends them");
+                let message = format!("{writers} it open; if they crashed, run strait ckpt recover");
                 Err(Error::new(ErrorKind::Busy, message).at("finalize", self.path()))
             }
         }

@@ -1,9 +1,9 @@
 //! Random numbers from the kernel.
 
-/// Bytes that nobody can guess, or draws again.
+/// Random bytes that nobody can guess. With 8 bytes or more, the same ones practically never come twice.
 ///
 /// # Panics
-/// If the kernel gives none.
+/// If the kernel gives no random bytes.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());

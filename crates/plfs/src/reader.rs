@@ -14,33 +14,34 @@ use strait_store::budget::Pool;
 use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, fail};
 use tokio::sync::Mutex;
 
-/// Reads of logs at once, for one read of the file.
+/// Most concurrent reads of logs for one read of the file.
 const AT_ONCE: usize = 8;
-/// Times that a log is opened for one read. Joining the logs may move its bytes twice.
+/// Attempts to open a log for one read: while the logs are being joined, its bytes can move twice.
 const ATTEMPTS: u32 = 3;
-/// Bytes between two pieces of a log that are read along, since a read costs more.
+/// If at most this many bytes separate two pieces of a log, one read fetches both with the bytes between. A
+/// second read would cost more.
 const GAP: u64 = 64 << 10;
 
-/// A reader of the bytes synced before it was opened. Any number of callers may use it at once. It reads ahead
-/// for those that read one part after the other.
+/// A reader of the bytes synced before it was opened. Any number of callers can use it at once. It reads
+/// ahead for callers that read sequentially.
 pub struct Reader {
     logs: Arc<Logs>,
     ahead: Ahead,
 }
 
-/// The data logs, and what the file has of each.
+/// The data logs, and the view that maps the file to them.
 struct Logs {
     container: Container,
     view: View,
     logs: Vec<Log>,
 }
 
-/// Neighbouring bytes of the file by one writer.
+/// Contiguous bytes of the file from one writer, or a hole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extent {
-    /// The bytes.
+    /// Offsets in the file.
     pub range: Range<u64>,
-    /// None in a hole.
+    /// The writer; `None` for a hole.
     pub writer: Option<LogName>,
 }
 
@@ -50,7 +51,7 @@ struct Log {
 }
 
 impl Log {
-    /// The open log; opened anew if it is no more where it was.
+    /// The open log. If it is `but`, from which a read failed, opens the log again: its bytes may have moved.
     async fn opened(&self, container: &Container, but: Option<&Arc<Opened>>) -> Result<Arc<Opened>> {
         let mut opened = self.opened.lock().await;
         if let Some(known) = &*opened
@@ -84,7 +85,7 @@ impl Reader {
         self.logs.view.length()
     }
 
-    /// The writers whose logs it reads, by rank and nonce.
+    /// The writers whose logs this reader reads, in the order of their numbers in pieces.
     pub fn writers(&self) -> Vec<LogName> {
         self.logs.logs.iter().map(|log| log.name).collect()
     }
@@ -112,10 +113,10 @@ impl Reader {
     ///
     /// # Errors
     /// InvalidArgument if `length` is above [`MAX_CHUNK_BYTES`]; Corrupt if a log has fewer bytes
-    /// than its index tells.
+    /// than its index describes.
     pub async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
                 .map_err(|error: Error| error.at("read", self.logs.container.path()));
         }
         let range = offset..offset.saturating_add(length as u64).min(self.length());
@@ -138,7 +139,7 @@ impl Logs {
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         let offset = range.start;
         let pieces = self.view.pieces(range).await?;
-        // Bytes that lie together are passed on without a copy.
+        // Bytes from one place of one log are returned without a copy.
         if let [Piece { logical, source: Some(source) }] = pieces.as_slice() {
             return self
                 .fetch(source.log, source.offset..source.offset + (logical.end - logical.start))
@@ -176,14 +177,14 @@ impl Logs {
                 Ok(bytes) if bytes.len() == wanted => return Ok(bytes),
                 Ok(bytes) if attempt == ATTEMPTS => {
                     let message = format!(
-                        "the log ends at byte {}, but its index tells of bytes up to {}",
+                        "the log ends at byte {}, but its index describes bytes up to {}",
                         range.start + bytes.len() as u64,
                         range.end
                     );
                     let error = Error::new(ErrorKind::Corrupt, message);
                     return Err(error.at("read", &opened.path));
                 }
-                // It may have been joined to another log meanwhile.
+                // The bytes may have moved since the log was opened, because logs are being joined.
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound && attempt < ATTEMPTS => {}
                 Err(error) => return Err(error),

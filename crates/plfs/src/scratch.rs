@@ -1,5 +1,5 @@
-//! A file of one's own for a while: in memory, or unnamed in the directory of temporary files if it
-//! gets large.
+//! A private temporary file: in memory or, if it gets large, an unnamed file in the directory for temporary
+//! files.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_store::{ErrorKind, FileReader, FileWriter, Result, fail};
 
-/// Bytes that stay in memory: the tables of a million writes.
+/// Most bytes that stay in memory: enough for the tables of a million writes.
 const MOST_IN_MEMORY: usize = 16 << 20;
 
 /// The file; clones share it.
@@ -46,7 +46,7 @@ impl Content {
     }
 }
 
-/// A file that nobody else can open, and that ends with its last handle.
+/// A file that no other process can open. The kernel frees it with its last handle.
 fn unnamed() -> io::Result<File> {
     let nonce = u64::from_le_bytes(crate::random::random());
     let path = std::env::temp_dir().join(format!(".strait-plfs-{nonce:016x}"));

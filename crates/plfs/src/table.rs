@@ -20,34 +20,35 @@ use strait_store::{Error, ErrorKind, FileReader, FileWriter, Result, append_all,
 const MAGIC: &[u8; 8] = b"PLFSMRGE";
 const VERSION: u16 = 1;
 const TRAILER_BYTES: usize = 20;
-/// Entries of a page: some 10 KB, which is a cheap read, and is decoded in some 10 µs.
+/// Most entries of a page. They take some 10 KB, which are cheap to read, and are decoded in some 10 µs.
 const PAGE_ENTRIES: usize = 1024;
 /// Most bytes of a page: each of an entry's eight numbers takes 10 bytes at most.
 const MAX_PAGE_BYTES: u64 = (PAGE_ENTRIES * 80) as u64;
-/// Most bytes of a directory: a billion entries.
+/// Most bytes of a directory: enough for a billion entries.
 const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
 
-/// The last order that a table may tell, from which newer changes are counted on.
+/// The largest valid `next_order` of a table. Newer changes count up from it, and can't overflow.
 const MAX_ORDER: u64 = u64::MAX / 2;
 
-/// A table's statements about the whole index.
+/// The data of a table that concern the whole index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub container: ContainerId,
-    /// The last epoch that it covers; all blocks of later epochs are newer than its entries.
+    /// The last epoch that the table covers. All blocks of later epochs are newer than its entries.
     pub through: u64,
     /// The file's length.
     pub length: u64,
-    /// Entries of newer tables have this order and higher ones.
+    /// Entries of newer tables have this order or higher ones.
     pub next_order: u64,
-    /// The logs, by their numbers in entries, and how far it covers them.
+    /// The logs, in the order of their numbers in entries, each with the position up to which the table
+    /// covers it.
     pub logs: Vec<(LogName, Position)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Page {
     start: u64,
-    /// Offset behind the last byte of its entries.
+    /// Offset in the file past the last byte of its entries.
     end: u64,
     offset: u64,
     bytes: u64,
@@ -57,10 +58,10 @@ struct Page {
 /// A table that can be read.
 pub(crate) struct Table {
     pub meta: Meta,
-    /// A newer truncation has removed all from here on.
+    /// A newer truncation removed all bytes from this offset on.
     pub limit: u64,
     medium: Arc<dyn FileReader>,
-    /// For messages.
+    /// The table's path, for error messages.
     name: String,
     extents: Vec<Page>,
     combs: Vec<Page>,
@@ -72,7 +73,7 @@ pub(crate) struct TableWriter {
     at: u64,
     page: Vec<u8>,
     current: Option<Page>,
-    /// The end of the last entry, in the file and in its log, and its order.
+    /// Of the last entry: its end in the file (its start, for a pattern), its end in the log, and its order.
     before: (u64, u64, u64),
     extents: Vec<Page>,
     combs: Vec<Page>,
@@ -165,7 +166,7 @@ impl TableWriter {
             put(&mut directory, pages.len() as u64);
             let mut before = 0;
             for page in pages {
-                // Patterns of one page may reach beyond the next page's first.
+                // A page's patterns can end after the next page begins. So encode the distance of the starts.
                 put(&mut directory, page.start - before);
                 put(&mut directory, page.end - page.start);
                 put(&mut directory, page.bytes);
@@ -197,7 +198,7 @@ fn take_zigzag(from: &mut &[u8], before: u64) -> Option<u64> {
 }
 
 impl Table {
-    /// Reads the directory of a table. `name` is for messages.
+    /// Reads the directory of a table. `name` is for error messages.
     pub async fn open(medium: Arc<dyn FileReader>, name: String) -> Result<Self> {
         let length = medium.length();
         let trailer_at = length.checked_sub(TRAILER_BYTES as u64).ok_or_else(|| damaged(&name))?;
@@ -265,8 +266,8 @@ impl Table {
     }
 }
 
-/// Decodes all of a merged index but for its checksums, for fuzzing: the number of its entries, or None
-/// if it is damaged.
+/// For fuzzing: decodes a whole merged index without comparing checksums. Returns the number of entries;
+/// `None` if the index is damaged.
 #[doc(hidden)]
 pub fn decode_all(bytes: &[u8]) -> Option<usize> {
     let trailer_at = bytes.len().checked_sub(TRAILER_BYTES)?;
@@ -287,11 +288,11 @@ pub fn decode_all(bytes: &[u8]) -> Option<usize> {
 }
 
 fn damaged(name: &str) -> Error {
-    let message = "the merged index is damaged; strait ckpt recover makes it anew";
+    let message = "the merged index is damaged; strait ckpt recover makes a new one";
     Error::new(ErrorKind::Corrupt, message).at("read", name)
 }
 
-/// `length` bytes, in pieces that a reader returns.
+/// Reads `length` bytes, in several reads if they are many.
 async fn exactly(medium: &dyn FileReader, at: u64, length: u64, name: &str) -> Result<Bytes> {
     let chunk = strait_store::MAX_CHUNK_BYTES as u64;
     if length <= chunk {
@@ -303,7 +304,7 @@ async fn exactly(medium: &dyn FileReader, at: u64, length: u64, name: &str) -> R
         let wanted = (length - all.len() as u64).min(chunk);
         let bytes = medium.read_at(at + all.len() as u64, wanted as usize).await?;
         if bytes.is_empty() {
-            return fail(ErrorKind::Corrupt, "the merged index is cut")
+            return fail(ErrorKind::Corrupt, "the merged index is incomplete")
                 .map_err(|error: Error| error.at("read", name));
         }
         all.extend_from_slice(&bytes);
@@ -311,7 +312,7 @@ async fn exactly(medium: &dyn FileReader, at: u64, length: u64, name: &str) -> R
     Ok(all.into())
 }
 
-/// `pages_end`: where the directory begins.
+/// `pages_end`: offset where the pages end and the directory begins.
 fn parse_directory(mut from: &[u8], pages_end: u64) -> Option<(Meta, Vec<Page>, Vec<Page>)> {
     let from = &mut from;
     let container = array(from.get(..16)?, 0);

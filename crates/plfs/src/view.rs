@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   pieces(range)  ── the latest wins ──┬── tables of blocks that are newer
-//!                                       └── the table that the last close kept, in the store
+//!                                       └── the table that the last close stored
 //! ```
 //!
-//! A view holds directories of tables in memory, and the pages that it used last. Newer blocks are
-//! applied in memory, and become another table when there are many.
+//! A view keeps the directories of its tables in memory, and some of the pages that it read. Newer blocks are
+//! applied in memory. When there are many, they become another table.
 
 use crate::block::Position;
 use crate::container::{Container, LIMITS, Limits};
@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{FileWriter, Result};
 
-/// Pages that are kept decoded: some 10 MB.
+/// Most decoded pages in the cache: some 10 MB.
 const MOST_PAGES: usize = 256;
 
 /// The index of the bytes that were published when it was opened.
@@ -29,7 +29,7 @@ pub(crate) struct View {
     /// The oldest first.
     tables: Vec<Table>,
     pub meta: Meta,
-    /// Index logs, and their bytes, that no kept table covers.
+    /// Number of index logs that the stored table doesn't cover completely, and of their bytes past it.
     pub unmerged: (usize, u64),
     cache: Mutex<Cache>,
 }
@@ -44,11 +44,12 @@ struct Cache {
     combs: HashMap<PageId, Arc<Vec<Comb>>>,
 }
 
-/// An index log in a listing, with its length there.
+/// An index log's name, and its length in a listing.
 pub(crate) type Listed = (LogName, u64);
 
 impl View {
-    /// The index of these logs. `base` is a kept table; None if it doesn't fit the logs.
+    /// Builds the index of these logs. `base` is a stored merged index. Returns `None` if `base` doesn't fit
+    /// the logs.
     pub async fn open(container: &Container, logs: &[Listed], base: Option<Table>) -> Result<Option<Self>> {
         let mut meta = match &base {
             Some(base) => base.meta.clone(),
@@ -196,7 +197,7 @@ pub(crate) struct Building {
 }
 
 impl Building {
-    /// Without anything, for an index of other logs than a container's.
+    /// An empty view, for the index of logs that aren't in a container of Strait.
     pub fn empty() -> Self {
         let meta = Meta { container: [0; 16], through: 0, length: 0, next_order: 0, logs: Vec::new() };
         let mut building = Self { limits: LIMITS, tables: Vec::new(), index: Index::default(), meta };
@@ -284,7 +285,7 @@ async fn join(tables: &[Table], meta: &Meta, out: Box<dyn FileWriter>) -> Result
         cursor.advance().await?;
     }
     while let Some((mut start, extent, at)) = first(&cursors) {
-        // Up to where a newer one begins.
+        // The extent is visible up to the begin of a newer one.
         let newer = cursors[at + 1..].iter().filter_map(|cursor| Some(cursor.current?.0));
         let end = newer.fold(start + extent.length, u64::min);
         if end > start {
@@ -306,7 +307,7 @@ async fn join(tables: &[Table], meta: &Meta, out: Box<dyn FileWriter>) -> Result
         let Some((_, at)) = next.min() else { break };
         let comb = cursors[at].current;
         cursors[at].advance().await?;
-        // One that was written again replaces its earlier self.
+        // If the same pattern was written several times, only the latest is kept.
         if let (Some(before), Some(comb)) = (&last, &comb)
             && before.pattern != comb.pattern
         {
@@ -360,7 +361,7 @@ impl<'t> Extents<'t> {
         Ok(())
     }
 
-    /// Drops what lies before an offset.
+    /// Drops the bytes before an offset.
     async fn skip_to(&mut self, offset: u64) -> Result<()> {
         while let Some((start, extent)) = &mut self.current
             && *start < offset

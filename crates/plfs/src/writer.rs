@@ -8,13 +8,13 @@ use bytes::Bytes;
 use futures::join;
 use strait_store::{Error, ErrorKind, FileSystemExt, FileWriter, Result, StorePath, append_all, fail};
 
-/// Changes that wait for the next sync at most, some 40 KB. More are synced at once.
+/// Most changes that wait for the next sync: some 40 KB. At this number, a write syncs by itself.
 const MOST_CHANGES: usize = 4096;
 
 /// A writer of a logical file, at any offsets.
 ///
 /// Its bytes are visible, and survive a crash of the writer, once [`Writer::sync`] or
-/// [`Writer::close`] has returned. A writer dropped without close leaves what it synced.
+/// [`Writer::close`] has returned. If a writer is dropped without a close, only its synced bytes remain.
 pub struct Writer {
     container: Container,
     name: LogName,
@@ -24,10 +24,10 @@ pub struct Writer {
     data_bytes: u64,
     described: u64,
     data_crc: u32,
-    /// Where its own bytes end, and the file as it last knew it.
+    /// End of this writer's own bytes, and the file's length as it last read it since the last sync.
     own_end: u64,
     known_end: Option<u64>,
-    /// A failure after which the logs may not fit each other.
+    /// A failure after which the data log and the index log may disagree.
     failed: Option<Error>,
     closed: bool,
 }
@@ -54,10 +54,10 @@ impl Writer {
         }
     }
 
-    /// Writes `data` at `offset`; bytes before it that were never written are a hole.
+    /// Writes `data` at `offset`. Bytes before `offset` that were never written are a hole.
     ///
     /// # Errors
-    /// InvalidArgument beyond the longest file of [`MAX_LENGTH`] bytes.
+    /// InvalidArgument: the write would end beyond [`MAX_LENGTH`].
     pub async fn write_at(&mut self, offset: u64, data: Bytes) -> Result<()> {
         self.check_usable()?;
         let length = data.len() as u64;
@@ -78,7 +78,7 @@ impl Writer {
         if self.recorder.len() >= MOST_CHANGES { self.publish(false).await } else { Ok(()) }
     }
 
-    /// Sets the file's length, and publishes that.
+    /// Sets the file's length, and syncs.
     pub async fn truncate(&mut self, length: u64) -> Result<()> {
         self.check_usable()?;
         if length > MAX_LENGTH {
@@ -89,8 +89,9 @@ impl Writer {
         self.sync().await
     }
 
-    /// Writes `data` at the file's end, and returns its offset: behind all that this writer wrote, and
-    /// that others had published when it last synced. Two writers that append at once may overlap.
+    /// Writes `data` at the file's end, and returns its offset. The end is that of this writer's own bytes,
+    /// or the length that others had published at the writer's first append since its last sync, whichever is
+    /// greater. If two writers append at once, their bytes can overlap.
     ///
     /// # Errors
     /// As [`Writer::write_at`].
@@ -106,13 +107,13 @@ impl Writer {
         Ok(offset)
     }
 
-    /// Tells the writer that its file was renamed. Its open logs stay what they are.
+    /// Tells the writer that its file was renamed to `to`. Its open logs stay usable.
     pub fn moved(&mut self, to: &StorePath) {
         self.container.layout = Layout::new(to.clone());
     }
 
-    /// Makes what was written durable, and visible to readers that are opened afterwards. It is
-    /// newer than all that other writers had synced before.
+    /// Makes all writes so far durable, and visible to readers that are opened afterwards. They count as
+    /// newer than all bytes that other writers had synced before this call.
     pub async fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
         self.known_end = None;
@@ -131,7 +132,8 @@ impl Writer {
             self.container.fs.remove(&self.container.who, &mark, false).await?;
             self.closed = true;
             self.logs = None;
-            // All bytes are safe without it, and `check` tells of other writers' damage.
+            // Ignore errors: the bytes are safe without a merged index, and `check` reports damaged logs of
+            // other writers.
             let _ = self.container.merge().await;
             return Ok(());
         }
@@ -143,15 +145,16 @@ impl Writer {
         if self.recorder.is_empty() && self.described == self.data_bytes && !close {
             return Ok(());
         }
-        // The bytes first: no index may tell of bytes that a crash takes away.
+        // Sync the data first: an index must never describe bytes that a crash can lose.
         self.logs().await?;
         let Some(Logs { data, .. }) = &mut self.logs else { return no_logs() };
         let synced = async { if close { data.close().await } else { data.sync().await } };
-        // Without its place, the epoch's mark would make a directory where the file was.
+        // If the file was removed or renamed, the epoch's mark would make a directory under its old name.
         let (last, is_here, synced) = join!(self.container.epoch(), self.container.check_place(), synced);
         self.kept(synced)?;
         is_here?;
-        // The mark before the block: if this process ends in between, a later writer's epoch is higher.
+        // Publish the mark before the block: even if this process ends in between, later writers get a higher
+        // epoch.
         let epoch = last? + 1;
         self.container.publish(epoch).await?;
         self.write_block(epoch, close).await?;
@@ -179,21 +182,22 @@ impl Writer {
         Ok(())
     }
 
-    /// The logs, which the first change makes.
+    /// The logs. The first change creates them.
     async fn logs(&mut self) -> Result<&mut Logs> {
         if self.logs.is_none() {
             let Container { fs, who, layout, id, logs, .. } = &self.container;
             self.container.check_place().await?;
             let mark = layout.open_mark(self.name)?;
             fs.write_all(who, &mark, logs, Bytes::new()).await?;
-            // Joining writes its plan before it looks for marks, so one of the two notices the other.
+            // A join writes its plan before it looks for marks, and a writer makes its mark before it looks
+            // for a plan. So at least one of them notices the other.
             if fs.exists(who, &layout.plan()?).await? {
                 fs.remove(who, &mark, false).await?;
                 let error = Error::new(ErrorKind::Busy, "its logs are being joined to a plain file");
                 return Err(error.at("write", self.container.path()));
             }
             let (data, index) = (layout.data(self.name)?, layout.index(self.name)?);
-            // Both to their ends: a creation that is given up may leave an open file.
+            // Wait for both, even if one fails: a cancelled creation may leave an open file.
             let (data, index) = join!(fs.create(who, &data, logs), fs.create(who, &index, logs));
             let (data, mut index) = (data?, index?);
             let head = Head { container: *id, rank: self.name.rank, nonce: self.name.nonce, note: note() };

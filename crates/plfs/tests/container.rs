@@ -29,7 +29,7 @@ impl Scene {
         }
     }
 
-    /// A store that shows what a writer appended, also if it never flushed that.
+    /// A store that shows appended bytes even if the writer never flushed them.
     fn on_disk() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let fs = Arc::new(FileStore::open(dir.path(), false).unwrap());
@@ -77,9 +77,9 @@ async fn an_epoch_mark_without_a_successor_is_an_error_that_names_it() {
 async fn unsynced_writes_of_a_writer_that_is_gone_are_older_than_later_synced_ones() {
     let scene = Scene::on_disk();
     let container = scene.create().await;
-    // Of two writers of one epoch, the one with the higher rank counts.
+    // If two writers publish in the same epoch, the one with the higher rank counts as newer.
     let mut gone = container.writer(7);
-    // More than one block of an index log has, and no pattern describes them.
+    // More writes than one block of an index log has, without a pattern.
     for number in 0..10_000_u64 {
         gone.write_at(number * number % 100_003, bytes("old")).await.unwrap();
     }
@@ -194,7 +194,7 @@ async fn what_is_no_container_is_named_so() {
     scene.fs.mkdirs(&scene.who, &scene.path, None).await.unwrap();
     let error = open().await;
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(error.to_string(), "open /run/ckpt: it is no PLFS container (InvalidArgument)");
+    assert_eq!(error.to_string(), "open /run/ckpt: it isn't a PLFS container (InvalidArgument)");
     let mark = scene.path.join(".plfs").unwrap();
     for (text, kind) in [("strait-plfs 2 later\n", ErrorKind::Unsupported), ("nonsense", ErrorKind::Corrupt)]
     {
@@ -238,7 +238,7 @@ async fn damage_is_reported_with_the_file_that_has_it() {
     let reader = scene.open().await.reader().await.unwrap();
     let error = reader.read_at(0, 10).await.unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, data.as_str()));
-    assert_eq!(error.message(), "the log ends at byte 5, but its index tells of bytes up to 10");
+    assert_eq!(error.message(), "the log ends at byte 5, but its index describes bytes up to 10");
 
     let sound = scene.fs.read_all(&scene.who, &index, 9999).await.unwrap();
     for at in 0..sound.len() {
@@ -246,7 +246,7 @@ async fn damage_is_reported_with_the_file_that_has_it() {
         damaged[at] ^= 4;
         replace(&index, damaged).await;
         let read = scene.open().await.reader().await;
-        // A damaged payload of the last block can't be told from a torn one.
+        // A damaged payload of the last block can't be distinguished from an incomplete one.
         let error = match read {
             Ok(reader) => {
                 assert!(at >= sound.len() - 8 && reader.length() == 0, "byte {at}");
@@ -367,7 +367,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Each writer's unsynced changes, which take effect together at its sync.
+/// Each writer's unsynced changes. They become visible together, at the writer's sync.
 #[derive(Default)]
 struct Model {
     synced: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The calls of the store that a logical file costs: on a cluster each is a round trip.
+//! The number of store calls that operations on a logical file take. On a cluster, each is a round trip.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,12 +13,12 @@ use strait_store::{
 const RANKS: usize = 8;
 const OBJECT: usize = 48 << 10;
 
-/// A store that notes its calls.
+/// A store that records its calls.
 #[derive(Clone)]
 struct Noted {
     store: MemoryStore,
     calls: Arc<Mutex<Vec<Call>>>,
-    /// No file can be made whose path contains this.
+    /// Creating a file whose path contains this text fails.
     refused: Arc<Mutex<Option<&'static str>>>,
 }
 
@@ -39,7 +39,7 @@ impl Noted {
         self.calls.lock().unwrap().push(call);
     }
 
-    /// The calls since the last time.
+    /// The calls since this function was last called.
     fn take(&self) -> Vec<Call> {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
@@ -170,7 +170,7 @@ async fn a_writer_reads_the_mark_once_and_no_log() {
         assert_eq!(count(calls, "read", ""), 1, "{calls:?}");
         assert!(calls.len() <= 16, "{} calls: {calls:?}", calls.len());
     }
-    // Only the last one merges.
+    // Only the last writer that closes merges.
     assert_eq!(count(&calls[RANKS - 1], "open", ".index"), RANKS);
 }
 

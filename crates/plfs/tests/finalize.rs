@@ -1,4 +1,4 @@
-//! Logical files become plain ones.
+//! Converting logical files to plain ones.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,17 +12,17 @@ use strait_store::{
     FileSystemExt, FileWriter, MemoryStore, Principal, Result, StorePath,
 };
 
-/// A store that counts the bytes of data logs and plain files that pass through it, and whose changes
-/// fail from one on.
+/// A store that counts the bytes of data logs and plain files that are read or written through it. From a
+/// chosen change on, all its changes fail.
 struct Watched {
     behind: MemoryStore,
     joins: bool,
     moved: Arc<AtomicU64>,
-    /// Changes that still succeed; the next one fails.
+    /// Number of changes that still succeed. Later ones fail.
     left: AtomicU64,
-    /// Whether the one that fails is executed.
+    /// Whether the first change that fails is executed nevertheless.
     executes: bool,
-    /// Something that others do right before the first change of this kind.
+    /// Work of other processes that runs right before the first change of this kind.
     meanwhile: Mutex<Option<(&'static str, BoxFuture<'static, ()>)>>,
 }
 
@@ -40,7 +40,8 @@ impl Watched {
         Self { behind, joins: self.joins, moved, left, executes, meanwhile }
     }
 
-    /// Another view of the same files: others `act` right before its first change of this kind.
+    /// Another view of the same files. `act`, the work of other processes, runs right before its first change
+    /// of this kind.
     fn interrupted(&self, kind: &'static str, act: impl Future<Output = ()> + Send + 'static) -> Self {
         let meanwhile = Mutex::new(Some((kind, Box::pin(act) as BoxFuture<'static, ()>)));
         Self { meanwhile, ..self.failing(u64::MAX, false) }
@@ -209,7 +210,7 @@ async fn dead_bytes_at_the_ends_of_logs_are_cut_off() {
     let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(true));
     let container = create(&fs).await;
     let whole = segments(&container, &[0, 1]).await;
-    // Unsynced bytes of a crashed writer, and a part that was cut off the file.
+    // Unsynced bytes of a crashed writer, and bytes that a truncation removed from the file.
     let mut crashed = container.writer(2);
     crashed.write_at(2_000, Bytes::from_static(b"the end, and more")).await.unwrap();
     crashed.sync().await.unwrap();
@@ -238,7 +239,7 @@ async fn a_single_log_needs_no_store_that_joins() {
 #[tokio::test]
 async fn what_cant_be_joined_is_rewritten_and_says_why() {
     for (joins, why) in [
-        (true, "the bytes of rank 0 don't lie in one piece at byte 200"),
+        (true, "the bytes of rank 0 aren't contiguous in its log at byte 200"),
         (false, "the store can't join files"),
     ] {
         let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(joins));
@@ -355,15 +356,15 @@ async fn a_name_that_is_taken_is_refused_before_anything_happens() {
     assert_eq!(inside.kind(), ErrorKind::InvalidArgument);
 }
 
-/// The plan of a call that ended before it joined anything, as a text of the container.
+/// The content of the plan that a call leaves if it ends before it joins anything.
 async fn left_plan(watched: &Watched, container: &Container, to: &str) -> Bytes {
-    // The plan's two changes.
+    // Writing the plan takes two changes.
     let failing: Arc<dyn FileSystem> = Arc::new(watched.failing(2, false));
     open(&failing, container.path().as_str()).await.finalize(&at(to)).await.unwrap_err();
     watched.read_all(&who(), &at("/run/ckpt/plan"), 1 << 20).await.unwrap().into()
 }
 
-/// A writer looked for a plan right before one was made, and its maker crashed then.
+/// A writer looks for a plan right before a call makes one. Then the call's process crashes.
 #[tokio::test]
 async fn a_writer_that_came_before_the_plan_loses_nothing_to_a_resumed_call() {
     for joinable in [true, false] {
@@ -390,10 +391,11 @@ async fn a_writer_that_came_before_the_plan_loses_nothing_to_a_resumed_call() {
     }
 }
 
-/// It begins after the call has looked at the logs, and has closed when the call looks for writers.
+/// The writer begins after the call has listed the logs, and closes before the call looks for writers.
 #[tokio::test]
 async fn a_writer_that_comes_and_goes_during_a_call_loses_nothing() {
-    // Joined logs get a plan by renaming; a copy is created.
+    // If the logs are joined, the first rename is the plan's. If they are copied, the first create is the
+    // copy's.
     for (joins, kind) in [(true, "rename"), (false, "create")] {
         let watched = Watched::new(joins);
         let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
@@ -432,7 +434,7 @@ async fn no_writer_begins_after_the_last_look_at_the_logs() {
     }
 }
 
-/// A copy is cut off after each of its changes, and the call is repeated.
+/// A call that copies is interrupted after each of its changes, and then repeated.
 #[tokio::test]
 async fn a_copy_that_was_cut_off_is_resumed_and_loses_nothing() {
     for executes in [false, true] {
@@ -484,7 +486,7 @@ async fn of_two_calls_at_once_the_slower_one_harms_nothing() {
             let watched = Watched::new(true);
             let sound: Arc<dyn FileSystem> = Arc::new(watched.failing(u64::MAX, false));
             let container = create(&sound).await;
-            // The first log ends with bytes that are dead.
+            // The first log ends with dead bytes: no read returns them.
             let mut first = container.writer(0);
             first.write_at(0, Bytes::from_static(b"first, and more")).await.unwrap();
             first.sync().await.unwrap();
@@ -498,11 +500,12 @@ async fn of_two_calls_at_once_the_slower_one_harms_nothing() {
             let (other, to) = (container.clone(), target.clone());
             let other = async move {
                 let done = other.finalize(&to).await;
-                // Its first removal is that of the container, whose bytes have their name by then.
+                // The other call's first removal is that of the container. By then, the plain file has its
+                // name.
                 assert!(done.is_ok() || kind == "remove", "{kind}: {done:?}");
             };
             let slow: Arc<dyn FileSystem> = Arc::new(watched.interrupted(kind, other));
-            // It may fail, but not spoil what the other one has finished.
+            // This call can fail, but it must not damage the file that the other call has finished.
             let outcome = open(&slow, "/run/ckpt").await.finalize(&target).await;
             assert!(content(&sound, target.as_str()).await == b"first second", "{kind}: {outcome:?}");
             assert_eq!(names(&sound, "/run").await, [target.name()], "{kind}: {outcome:?}");

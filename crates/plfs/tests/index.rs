@@ -1,4 +1,4 @@
-//! The merged index beside a plain array of bytes.
+//! Compares the merged index with a plain array of bytes.
 
 use proptest::prelude::*;
 use strait_plfs::block::{self, Block, Damage, Decoder, Head, Step as DecoderStep};
@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!(torn.blocks.len(), whole);
         prop_assert_eq!(torn.head.is_some(), kept >= head_bytes);
 
-        // A bit that flips in the first block or the head isn't taken for a torn end.
+        // A flipped bit in the first block or the head must not be taken for an incomplete end.
         let mut flipped = bytes.clone();
         flipped[flip.index(one)] ^= 1;
         prop_assert!(block::decode(&flipped).is_err());
@@ -172,7 +172,7 @@ proptest! {
         strait_plfs::decode_merged_index(&bytes);
     }
 
-    /// A log with changed bytes, whose checksums a forger has made right again.
+    /// A log with changed bytes and matching checksums, as a forger would make it.
     #[test]
     fn a_forged_log_reads_the_same_whole_and_in_pieces(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),

@@ -1,7 +1,7 @@
-//! Writers in processes of their own are killed at any moment. Bytes that they had synced stay.
+//! Writers in separate processes are killed at random moments. Their synced bytes must survive.
 //!
-//! Each rank writes blocks of its own. A block names its rank and the number of the write, so that what is
-//! found tells which write it came from. `PLFS_KILLS=1000` for more seeds.
+//! Each rank writes its own blocks. A block contains its rank and the number of the write, so that the test
+//! can tell which write made it. `PLFS_KILLS=1000` runs more seeds.
 
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -19,10 +19,10 @@ const BLOCK: usize = 24;
 /// A process whose environment has this is a writer: directory, rank, seed, whether limits are tiny.
 const WRITER: &str = "PLFS_KILLS_WRITER";
 const SYNCED: &str = "synced ";
-/// A rank's second process goes on with other numbers.
+/// A rank's second process uses numbers from here on.
 const SECOND: u64 = 1 << 32;
 
-/// A generator: the same numbers in the writer and the test.
+/// A generator of random numbers. The writer and the test get the same ones.
 struct Random(u64);
 
 impl Random {
@@ -94,7 +94,8 @@ async fn a_writer() {
     }
 }
 
-/// Reads what a writer tells, and kills it after some syncs. Returns its writes before the last sync.
+/// Reads a writer's reports, and kills it after some syncs. Returns the number of its writes before the last
+/// sync.
 fn killed(mut writer: Child, random: &mut Random) -> u64 {
     let mut lines = BufReader::new(writer.stderr.take().unwrap()).lines();
     let (mut synced, mut told) = (0, Vec::new());

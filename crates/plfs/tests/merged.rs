@@ -1,4 +1,4 @@
-//! The merged index that the last close keeps, and how large the index gets.
+//! The merged index that the last close stores, and the sizes of indexes.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use strait_plfs::{Container, Options};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 
 const WRITERS: u64 = 64;
-/// Writes of the measured files; a million for the figures of the page.
+/// Number of writes of the measured files. The figures in the documentation are for a million
+/// (`PLFS_WRITES`).
 const WRITES: u64 = 64 << 10;
 
 fn writes() -> u64 {
@@ -108,7 +109,7 @@ async fn random_writes_take_few_bytes_each() {
     );
     assert!(each <= 24.0);
     assert!(took <= Duration::from_secs(1) || cfg!(debug_assertions));
-    // Without the kept index all is read from the logs.
+    // Without the stored index, everything is read from the logs.
     let reader = scene.open().await.reader().await.unwrap();
     let path = StorePath::parse("/ckpt/merged").unwrap();
     scene.fs.remove(&scene.who, &path, true).await.unwrap();
@@ -119,7 +120,7 @@ async fn random_writes_take_few_bytes_each() {
     for (offset, _) in last.iter().rev().take(500) {
         let read = reader.read_at(*offset, 8).await.unwrap();
         assert_eq!(read, from_logs.read_at(*offset, 8).await.unwrap());
-        // Writers that don't sync in between have no order in time.
+        // Without syncs in between, the writers' bytes have no order in time.
         let mut written = last.iter().filter(|(other, _)| other == offset);
         assert!(written.any(|(_, at)| read == at.to_le_bytes()[..]));
     }

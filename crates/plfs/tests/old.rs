@@ -1,4 +1,4 @@
-//! Containers of PLFS 2.5, as its program lays them out.
+//! Importing and exporting containers of PLFS 2.5.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -58,7 +58,8 @@ async fn two_hosts(scene: &Scene) {
     let index = [record(0, 0, 4, 10.0, 41), record(2, 0, 4, 12.0, 42), record(8, 4, 4, 13.0, 41)].concat();
     scene.file("/old/hostdir.7/dropping.index.1290.5.node.a.lan.41", index).await;
     scene.file("/old/hostdir.2/dropping.data.1291.0.b.9", b"zz".to_vec()).await;
-    // It ended before the second write and after the first; a crash cut the next record.
+    // This write ended after the first one of the other host, and before its second one. A crash left the
+    // next record incomplete.
     let index = [record(1, 0, 2, 11.0, 9), record(0, 0, 2, 20.0, 9)[..47].to_vec()].concat();
     scene.file("/old/hostdir.2/dropping.index.1291.0.b.9", index).await;
 }
@@ -68,7 +69,7 @@ async fn the_write_that_ended_last_counts_and_torn_records_do_not() {
     let scene = Scene::new();
     two_hosts(&scene).await;
     assert_eq!(scene.import().await.unwrap(), b"Azcccc\0\0BBBB");
-    // The length that a close has noted.
+    // The length that a close recorded.
     scene.file("/old/meta/15.14.1292.0.b", Vec::new()).await;
     assert_eq!(scene.import().await.unwrap(), b"Azcccc\0\0BBBB\0\0\0");
 }

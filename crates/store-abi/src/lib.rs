@@ -1,16 +1,17 @@
-//! Any library with the interface of Hadoop's hdfs.h as a file system: Hadoop's own, which brings a JVM,
-//! vendors' clients, Strait's.
+//! Any library with the interface of Hadoop's hdfs.h, as a file system: Hadoop's own, which starts a JVM,
+//! vendors' clients, or Strait's.
 //!
 //! ```text
 //!   HdfsLibrary (Foreign: calls that block) ── symbols ── libhdfs.so ── its cluster
 //! ```
 //!
-//! hdfs.h has less than Strait asks for. It can't create a file exclusively, so an empty file is renamed
-//! to the new name, which exactly one caller can do, and then appended to. Its rename moves *into* an
-//! existing directory, so renames of one process take turns and look first. It lists whole directories.
+//! hdfs.h offers less than Strait needs. It can't create a file exclusively. So this crate renames an empty
+//! file to the new name, which exactly one caller can do, and then appends to it. Its rename moves a file
+//! *into* an existing directory. So the renames of a process take turns, and check the new name first. It
+//! lists only whole directories.
 //!
-//! This room must never: load a library that a client named; trust a result of a library; call one that
-//! brings a JVM within a gateway, unless its operator asks for it.
+//! This room must never: load a library that a client named; trust a result of a library; run a library that
+//! starts a JVM in a gateway's process, unless the gateway's operator asks for it.
 
 mod symbols;
 
@@ -29,16 +30,16 @@ use strait_store::{
 };
 use symbols::{File, FileInfo, Fs, Symbols};
 
-/// Entries of one portion of a listing.
+/// Entries per portion of a listing.
 const PORTION_ENTRIES: usize = 256;
-/// Most entries of a directory: a larger number is nonsense.
+/// Most entries of a directory. A larger number is an error of the library.
 const MAX_ENTRIES: i32 = 100_000_000;
 /// Most hosts of a block.
 const MAX_HOSTS: usize = 64;
 const O_RDONLY: c_int = 0;
 const O_WRONLY: c_int = 1;
 const O_APPEND: c_int = 0o2000;
-/// errno of a library that doesn't know the reason (EINTERNAL of hdfs.h).
+/// The errno of hdfs.h for an unknown reason (EINTERNAL).
 const EINTERNAL: i32 = 255;
 
 /// A connected library.
@@ -49,23 +50,23 @@ pub struct HdfsLibrary {
 struct Inner {
     symbols: Symbols,
     fs: Address,
-    /// Held while a name is looked for and then given: hdfs.h has no rename without surprise.
+    /// Locked while a new name is checked and then given, since hdfs.h's rename may move into a directory.
     naming: Mutex<()>,
 }
 
 /// A pointer of the library, which hdfs.h lets any thread use.
 struct Address(*mut std::ffi::c_void);
-// SAFETY: hdfs.h: file systems and files may be used by several threads.
+// SAFETY: hdfs.h allows several threads to use a file system or file.
 unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
 
 impl HdfsLibrary {
-    /// Loads the library, and connects to `uri`, such as `hdfs://namenode:8020`. Options are settings of
-    /// Hadoop's configuration, and `user`.
+    /// Loads the library, and connects to `uri`, such as `hdfs://namenode:8020`. Options are `user`, and
+    /// settings of Hadoop's configuration.
     ///
     /// # Errors
-    /// InvalidArgument if it isn't such a library; else the library's.
+    /// InvalidArgument if the file isn't such a library; else the library's error.
     pub fn open(library: &Path, uri: &str, options: &[(String, String)]) -> Result<Self> {
         let symbols = Symbols::load(library)?;
         let fs = connect(&symbols, uri, options)?;
@@ -88,7 +89,7 @@ fn connect(symbols: &Symbols, uri: &str, options: &[(String, String)]) -> Result
     // the builder.
     let builder = unsafe { new() };
     if builder.is_null() {
-        return fail(ErrorKind::NoSpace, "the library makes no builder");
+        return fail(ErrorKind::NoSpace, "the library can't make a builder");
     }
     let texts = options.iter().map(|(key, value)| Ok((key.as_str(), text(key)?, text(value)?)));
     let texts = texts.collect::<Result<Vec<_>>>()?;
@@ -107,7 +108,7 @@ fn connect(symbols: &Symbols, uri: &str, options: &[(String, String)]) -> Result
     Ok(unsafe { connect(builder) })
 }
 
-/// As clients of 0.20 connect.
+/// Connects as clients of Hadoop 0.20 do.
 fn connect_by_host(symbols: &Symbols, uri: &str) -> Result<Fs> {
     let Some(connect) = symbols.connect else {
         return fail(
@@ -133,7 +134,7 @@ impl Drop for Inner {
 }
 
 fn text(text: &str) -> Result<CString> {
-    CString::new(text).or_else(|_| fail(ErrorKind::InvalidArgument, "a text has a NUL byte"))
+    CString::new(text).or_else(|_| fail(ErrorKind::InvalidArgument, "a path, name or option has a NUL byte"))
 }
 
 /// The error of the call that just returned on this thread.
@@ -151,28 +152,31 @@ fn done(code: c_int) -> Result<()> {
     if code >= 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// Text of the library; empty for NULL.
+/// A text of the library. Empty for NULL.
 ///
 /// # Safety
-/// NULL, or text with a NUL at its end.
+/// `text` is NULL, or ends with a NUL.
 unsafe fn taken(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees this.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// A status, at this path.
+/// Converts the status of `path`.
 ///
 /// # Safety
-/// An entry that the library filled.
+/// The library filled `info`.
 unsafe fn status_of(info: &FileInfo, path: String) -> Result<FileStatus> {
     if info.size < 0 || info.block_size < 0 {
-        return fail(ErrorKind::Internal, format!("the library returned a negative size or block size for {path}"));
+        return fail(
+            ErrorKind::Internal,
+            format!("the library returned a negative size or block size for {path}"),
+        );
     }
     let directory = info.kind == c_int::from(b'D');
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees this.
     let (owner, group) = unsafe { (taken(info.owner), taken(info.group)) };
     Ok(FileStatus {
         path,
@@ -208,7 +212,7 @@ impl Inner {
         match self.stat(path) {
             Ok(status) => Ok(Some(status)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            // Some libraries say nothing about a path beneath a file.
+            // Some libraries give no reason if the path is beneath a file.
             Err(error) if error.kind() == ErrorKind::Internal && self.check_parents(path).is_err() => {
                 Ok(None)
             }
@@ -235,24 +239,24 @@ impl Inner {
         // SAFETY: as above.
         let infos = unsafe { (self.symbols.list_directory)(self.fs.0, name.as_ptr(), &raw mut count) };
         if infos.is_null() {
-            // An empty directory is NULL, too.
+            // The result is NULL for an empty directory, too.
             return match io::Error::last_os_error().raw_os_error() {
                 Some(0) | None => Ok(Vec::new()),
                 _ => Err(last_error()),
             };
         }
         if !(0..=MAX_ENTRIES).contains(&count) {
-            return fail(ErrorKind::Internal, "the library lists a nonsense number of entries");
+            return fail(ErrorKind::Internal, "the library returned an impossible number of entries");
         }
         let above = path.trim_end_matches('/');
-        // SAFETY: the library filled so many entries.
+        // SAFETY: the library filled `count` entries.
         let entries = unsafe { std::slice::from_raw_parts(infos, count as usize) };
         let entries = entries.iter().map(|info| {
             // SAFETY: as above.
             let name = unsafe { taken(info.name) };
             let name = name.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
             if matches!(name, "" | "." | "..") {
-                return fail(ErrorKind::Internal, "the library lists a name that can't be one");
+                return fail(ErrorKind::Internal, "the library listed an invalid name");
             }
             // SAFETY: as above.
             unsafe { status_of(info, format!("{above}/{name}")) }
@@ -276,7 +280,7 @@ impl Inner {
         }
     }
 
-    /// Makes an empty file under a name that nobody has: exactly one caller succeeds.
+    /// Makes an empty file under a free name. Exactly one of several callers succeeds.
     fn reserve(self: &Arc<Self>, path: &str, how: &CreateOptions) -> Result<()> {
         let random = RandomState::new().hash_one(path);
         let (above, _) = path.rsplit_once('/').unwrap_or_default();
@@ -340,7 +344,7 @@ fn above(path: &str) -> Option<&str> {
     }
 }
 
-/// So that an empty listing can be told from an error.
+/// Clears errno, so that an empty listing can be distinguished from an error.
 fn set_errno_zero() {
     // SAFETY: the address is this thread's own.
     unsafe { *errno_location() = 0 }
@@ -363,14 +367,14 @@ impl Foreign for HdfsLibrary {
             atomic_rename: true,
             permissions: symbols.chmod.is_some(),
             ownership: symbols.chown.is_some(),
-            // hdfs.h has whole seconds.
+            // hdfs.h has only whole seconds.
             times: false,
             replication: symbols.set_replication.is_some(),
             block_locations: symbols.hosts.is_some(),
             checksum: false,
             status: true,
             visible_while_written: symbols.hflush.is_some(),
-            // A second writer is refused, but hdfs.h doesn't tell why.
+            // The store refuses a second writer, but hdfs.h doesn't report the reason.
             exclusive_writer: false,
             per_user: false,
             recovery_ms: 90_000,
@@ -401,7 +405,7 @@ impl Foreign for HdfsLibrary {
             return fail(ErrorKind::IsADirectory, "it is a directory");
         }
         let file = self.inner.open(path, O_RDONLY, &CreateOptions::default())?;
-        // Readers of a file that is being written may see more bytes than its status tells.
+        // A reader of a file that is being written may see more bytes than its status reports.
         let symbols = &self.inner.symbols;
         // SAFETY: the file is open.
         let seen =
@@ -436,10 +440,10 @@ impl Foreign for HdfsLibrary {
             return fail(ErrorKind::IsADirectory, "it is a directory");
         }
         let file = self.inner.open(path, O_WRONLY | O_APPEND, &CreateOptions::default());
-        // A lease of another writer, most likely: hdfs.h doesn't tell.
+        // The likely cause is the lease of another writer; hdfs.h doesn't report it.
         let file = file.map_err(|error| match error.kind() {
             ErrorKind::Internal => {
-                Error::new(ErrorKind::Busy, "it can't be opened to append; another writer may have it")
+                Error::new(ErrorKind::Busy, "it can't be opened to append; another writer may have it open")
             }
             _ => error,
         })?;
@@ -476,7 +480,7 @@ impl Foreign for HdfsLibrary {
 
     fn remove(&self, who: &Principal, path: &str, recursive: bool) -> Result<()> {
         let status = self.stat(who, path)?;
-        // 0.20's hdfsDelete removes all of a directory, so this looks itself.
+        // hdfsDelete of 0.20 always removes the whole directory. So this checks for entries itself.
         if status.is_directory() && !recursive && !self.inner.list(path)?.is_empty() {
             return fail(ErrorKind::NotEmpty, "the directory has entries");
         }
@@ -536,7 +540,7 @@ impl Foreign for HdfsLibrary {
         let mut offset = first;
         while offset < end {
             let length = status.block_size.min(status.length - offset);
-            // SAFETY: one list a block, ending with NULL, each of texts, ending with NULL.
+            // SAFETY: `found` has one list per block, and ends with NULL. So does each list of texts.
             let Some(names) = (unsafe { host_names(found, blocks.len()) }) else { break };
             blocks.push(BlockLocation {
                 offset,
@@ -564,12 +568,12 @@ impl Foreign for HdfsLibrary {
     }
 }
 
-/// The hosts of one block; None at the end.
+/// The hosts of one block. None after the last block.
 ///
 /// # Safety
 /// hdfsGetHosts returned `found`, and the blocks before this one are in it.
 unsafe fn host_names(found: *mut *mut *mut c_char, block: usize) -> Option<Vec<String>> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees this.
     let list = unsafe { *found.add(block) };
     if list.is_null() {
         return None;
@@ -587,7 +591,7 @@ unsafe fn host_names(found: *mut *mut *mut c_char, block: usize) -> Option<Vec<S
     Some(names)
 }
 
-/// The rest of a directory's entries, the next one last.
+/// The remaining entries of a directory, in reverse order.
 struct Entries(Vec<FileStatus>);
 
 impl Listing for Entries {
@@ -637,7 +641,7 @@ impl Reader for LibraryReader {
         let library = &self.file.library;
         // HDFS refuses a read past the end.
         let size = (size as u64).min(self.length.saturating_sub(offset)) as usize;
-        // A library that tells of more bytes than it wrote gets zeros, and not this process's memory.
+        // If a library reports more bytes than it wrote, the caller gets zeros, not this process's memory.
         let mut bytes = vec![0; size];
         let mut filled = 0;
         while filled < size {
@@ -652,7 +656,7 @@ impl Reader for LibraryReader {
                 Ok(0) => break,
                 Ok(read) if read <= wanted => filled += read,
                 Ok(_) => {
-                    return fail(ErrorKind::Internal, "the library returns more bytes than were asked for");
+                    return fail(ErrorKind::Internal, "the library returned more bytes than requested");
                 }
                 Err(_) => return Err(last_error()),
             }
@@ -688,7 +692,7 @@ impl Writer for LibraryWriter {
             let wrote = unsafe { (library.symbols.write)(library.fs.0, file.file.0, pointer, size) };
             match usize::try_from(wrote) {
                 Ok(wrote) if wrote > 0 && wrote <= rest.len() => rest = &rest[wrote..],
-                Ok(_) => return fail(ErrorKind::Internal, "the library accepts a nonsense number of bytes"),
+                Ok(_) => return fail(ErrorKind::Internal, "the library reported an impossible byte count"),
                 Err(_) => return Err(last_error()),
             }
         }

@@ -1,4 +1,4 @@
-//! The functions of hdfs.h, from 0.20 on. Later ones may be absent.
+//! The functions of hdfs.h since Hadoop 0.20. A library may lack those of later versions.
 
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_short, c_void};
@@ -10,7 +10,7 @@ pub type Fs = *mut c_void;
 pub type File = *mut c_void;
 type Text = *const c_char;
 
-/// hdfsFileInfo.
+/// The struct `hdfsFileInfo`.
 #[repr(C)]
 pub struct FileInfo {
     /// `F` or `D`.
@@ -43,15 +43,15 @@ macro_rules! symbols {
             /// Loads the library.
             ///
             /// # Errors
-            /// InvalidArgument if it can't be loaded, or lacks one of the functions that 0.20 had.
+            /// InvalidArgument if the library can't be loaded, or lacks a function that 0.20 had.
             pub fn load(path: &Path) -> Result<Self> {
                 let refuse = |why: String| {
                     fail(ErrorKind::InvalidArgument, format!("library {}: {why}", path.display()))
                 };
                 // SAFETY: loading runs the library's initializers. The operator named it, and vouches for it.
                 let library = match unsafe { Library::new(path) } {
-                    // It stays loaded: its threads, and destructors of its thread-local values, may outlive
-                    // the connection. Hadoop's has such a destructor in each thread that called it.
+                    // The library stays loaded: its threads, and destructors of its thread-local values, may
+                    // outlive the connection. Hadoop's has such a destructor in each thread that called it.
                     Ok(library) => ManuallyDrop::new(library),
                     Err(error) => return refuse(format!("can't be loaded: {error}")),
                 };
@@ -60,7 +60,7 @@ macro_rules! symbols {
                     $($name: match unsafe { library.get($symbol) } {
                         Ok(symbol) => *symbol,
                         Err(_) => return refuse(format!(
-                            "it has no function {}; it isn't a libhdfs",
+                            "it has no function {}, so it isn't a libhdfs",
                             String::from_utf8_lossy($symbol)
                         )),
                     },)*
@@ -80,8 +80,8 @@ symbols! {
         write: b"hdfsWrite" (Fs, File, *const c_void, i32) -> i32;
         flush: b"hdfsFlush" (Fs, File) -> c_int;
         tell: b"hdfsTell" (Fs, File) -> i64;
-        // 0.20 had no third argument, and always deleted all. The calling conventions of our targets
-        // let it ignore one.
+        // In 0.20, the function has no third argument, and always deletes recursively. By the calling
+        // conventions of our targets, a function can ignore an argument.
         delete: b"hdfsDelete" (Fs, Text, c_int) -> c_int;
         rename: b"hdfsRename" (Fs, Text, Text) -> c_int;
         create_directory: b"hdfsCreateDirectory" (Fs, Text) -> c_int;

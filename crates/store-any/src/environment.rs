@@ -11,20 +11,20 @@ use strait_client::{PasswordSource, Secret, TlsOptions};
 use strait_store::{Error, ErrorKind, Result, fail};
 use strait_store_kadoop::Login;
 
-/// Longest line read, in bytes: a gateway accepts no longer password.
+/// Longest line that is read, in bytes. A gateway accepts no longer password.
 const MAX_LINE_BYTES: u64 = 1_024;
 /// Values of a switch that mean no.
 const OFF: [&str; 4] = ["0", "false", "no", "off"];
 /// Values of a switch that mean yes.
 const ON: [&str; 4] = ["1", "true", "yes", "on"];
-/// A day: longer than any program waits for a gateway.
+/// Longest time limit accepted: a day, which is longer than any program waits for a gateway.
 const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 impl OpenOptions {
-    /// By `STRAIT_USER` (or `user`, if there is one), `STRAIT_PASSWORD`, `STRAIT_PASSWORD_FILE`,
-    /// `STRAIT_GATEWAY_STORE`, `STRAIT_TIMEOUT`, `STRAIT_TLS`, `STRAIT_TLS_CA`,
-    /// `STRAIT_CLIENT_CERT`, `STRAIT_CLIENT_KEY` and `STRAIT_KADOOP_KEY`, which mean the same as
-    /// for the command. An empty variable counts as unset.
+    /// Reads `STRAIT_PASSWORD`, `STRAIT_PASSWORD_FILE`, `STRAIT_GATEWAY_STORE`, `STRAIT_TIMEOUT`,
+    /// `STRAIT_TLS`, `STRAIT_TLS_CA`, `STRAIT_CLIENT_CERT`, `STRAIT_CLIENT_KEY`, `STRAIT_KADOOP_KEY` and,
+    /// if `user` is None, `STRAIT_USER`. They mean the same as for the command. An empty variable counts as
+    /// unset.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the variable with a wrong value.

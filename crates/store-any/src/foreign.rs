@@ -9,35 +9,35 @@ use strait_store::{ErrorKind, Result, Scheme, StoreUri, fail};
 use strait_store_abi::HdfsLibrary;
 use strait_store_plugin::{CALL_PATIENCE, ForeignStore, Launch, Place, Plugin, Spec};
 
-/// The name of `libhdfs:` among the libraries.
+/// Key of `libhdfs:` in the map of libraries.
 const LIBHDFS: &str = "libhdfs";
-/// The option of every library that sets the time limit of a call, in seconds.
+/// Name of the option, for every library, that sets the time limit of a call in seconds.
 const TIMEOUT: &str = "timeout";
 
 /// The operator's choices for libraries.
 #[derive(Debug, Clone, Default)]
 pub struct ForeignOptions {
-    /// By the names in `plugin:NAME://…`, and `libhdfs`.
+    /// Libraries by name: the NAME of `plugin:NAME://…`, or `libhdfs`.
     pub libraries: BTreeMap<String, Library>,
-    /// The command that runs [`serve_parent`]; None: libraries run in this process.
+    /// The command that runs [`serve_parent`], as a helper process. None: libraries run in this process.
     pub helper: Option<Launch>,
 }
 
 /// One library.
 #[derive(Debug, Clone, Default)]
 pub struct Library {
-    /// Its path; `libhdfs:` has it in the URI.
+    /// Path of the library. Ignored for `libhdfs:`, whose URI contains the path.
     pub path: PathBuf,
-    /// Settings. `timeout` is Strait's own.
+    /// Settings for the library, except `timeout`, which Strait uses itself.
     pub options: Vec<(String, String)>,
-    /// It runs in this process.
+    /// Whether the library runs in this process even if there is a helper command.
     pub inside: bool,
 }
 
 /// Opens the store of a `plugin:` or `libhdfs:` URI.
 pub async fn open(uri: &StoreUri, options: &ForeignOptions) -> Result<ForeignStore> {
     let Some((named, inner)) = uri.foreign() else {
-        return fail(ErrorKind::InvalidArgument, format!("{uri}: names no library"));
+        return fail(ErrorKind::InvalidArgument, format!("{uri}: the URI names no library"));
     };
     let (name, kind) = if uri.scheme() == Scheme::Libhdfs { (LIBHDFS, LIBHDFS) } else { (named, "plugin") };
     let mut library = match options.libraries.get(name) {
@@ -47,7 +47,7 @@ pub async fn open(uri: &StoreUri, options: &ForeignOptions) -> Result<ForeignSto
             let known: Vec<&str> = options.libraries.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let why = format!(
-                "{uri}: no plugin {name}; there is {known}; name its library: --plugin {name}=LIBRARY"
+                "{uri}: no plugin {name} (known: {known}); name its library: --plugin {name}=LIBRARY"
             );
             return fail(ErrorKind::InvalidArgument, why);
         }
@@ -71,7 +71,7 @@ fn patience(options: &mut Vec<(String, String)>) -> Result<Duration> {
     let (_, seconds) = options.remove(at);
     match seconds.parse() {
         Ok(seconds @ 1..=86_400) => Ok(Duration::from_secs(seconds)),
-        _ => fail(ErrorKind::InvalidArgument, format!("invalid timeout {seconds}: give seconds, 1 to 86400")),
+        _ => fail(ErrorKind::InvalidArgument, format!("invalid timeout {seconds}: give 1 to 86400 seconds")),
     }
 }
 
@@ -83,10 +83,11 @@ fn opener(spec: &Spec) -> Result<Arc<dyn Foreign>> {
     }
 }
 
-/// Runs a library for the parent at standard input, until the parent is gone.
+/// Runs a library in this process for a parent process, whose socket is the standard input, until the
+/// parent ends.
 ///
 /// # Errors
-/// Standard input isn't the socket of a parent.
+/// Standard input isn't a parent's socket.
 pub fn serve_parent() -> std::io::Result<()> {
     strait_store_plugin::serve_parent(opener)
 }

@@ -17,6 +17,7 @@ mod foreign;
 pub use foreign::{ForeignOptions, Library, serve_parent};
 
 use futures::future::BoxFuture;
+use std::borrow::Cow;
 use std::sync::Arc;
 use strait_store::{
     Error, ErrorKind, FileStore, FileSystem, MemoryStore, Result, Scheme, StorePath, StoreUri, fail,
@@ -32,7 +33,7 @@ pub use strait_store_plugin::Launch;
 /// Parameters for opening a store, beside its URI.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
-    /// Hadoop's properties for HDFS; none: those of the configuration files.
+    /// Hadoop's properties for HDFS. None: take them from Hadoop's configuration files.
     pub hdfs: Option<HadoopConfig>,
     /// Credentials for a Kadoop cluster.
     pub kadoop: strait_store_kadoop::Options,
@@ -44,22 +45,18 @@ pub struct OpenOptions {
     pub foreign: ForeignOptions,
 }
 
-/// `uri` with the host that `config` names, if it has none of its own. Without `config`, Hadoop's configuration files
-/// name it.
+/// Adds a host to `uri`, if it has none. `config` names the host; without `config`, Hadoop's configuration
+/// files do.
 ///
 /// # Errors
-/// InvalidArgument if none is named, and those of the files.
+/// InvalidArgument if neither names a host; else the errors of reading the configuration files.
 pub fn with_host(uri: StoreUri, config: Option<&HadoopConfig>) -> Result<StoreUri> {
     if !uri.is_of_default_host() {
         return Ok(uri);
     }
-    let loaded;
     let config = match config {
-        Some(config) => config,
-        None => {
-            loaded = HadoopConfig::load()?;
-            &loaded
-        }
+        Some(config) => Cow::Borrowed(config),
+        None => Cow::Owned(HadoopConfig::load()?),
     };
     let authority = config.default_authority().map_err(|error| error.at("open", uri.to_string()))?;
     StoreUri::parse(&format!("{}://{authority}{}", uri.scheme(), uri.path()))
@@ -68,19 +65,19 @@ pub fn with_host(uri: StoreUri, config: Option<&HadoopConfig>) -> Result<StoreUr
 /// Opens the whole store of `uri`; [`StoreUri::path`] is a path in it.
 ///
 /// # Errors
-/// The store's. Then nothing has been opened.
+/// The errors of connecting to the store. No store is open then.
 pub async fn open(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
     open_at(uri, &StorePath::root(), options).await
 }
 
-/// Opens the store whose root is the URI's own path, for serving it.
+/// Opens a store whose root is the path of `uri`, so that it can be served.
 ///
 /// # Errors
 /// As [`open`]; InvalidArgument if this kind of store can only be served whole.
 pub async fn open_root(uri: &StoreUri, options: &OpenOptions) -> Result<Arc<dyn FileSystem>> {
     let has_roots = uri.scheme() == Scheme::File || uri.scheme().has_buckets();
     if !has_roots && !uri.path().is_root() {
-        let message = format!("a {}: store is served whole; leave {} out", uri.scheme(), uri.path());
+        let message = format!("a {}: store can only be served whole; omit {}", uri.scheme(), uri.path());
         return fail(ErrorKind::InvalidArgument, message);
     }
     open_at(uri, uri.path(), options).await
@@ -125,7 +122,8 @@ fn open_at<'a>(
     })
 }
 
-/// Capabilities of stores of this kind, of HDFS without Kerberos; None if each server or library tells its own.
+/// Capabilities of this kind of store; for HDFS, without Kerberos. None if they depend on the server or the
+/// library.
 pub fn capabilities(scheme: Scheme) -> Option<strait_store::Capabilities> {
     match scheme {
         Scheme::File => Some(FileStore::own_capabilities()),
@@ -142,7 +140,7 @@ pub fn endpoint(uri: &StoreUri, options: &OpenOptions) -> Option<(String, u16)> 
     if let Some(bucket) = uri.bucket() {
         return strait_store_object::endpoint(uri.scheme(), bucket, &options.object);
     }
-    /// Of HDFS's namenodes, if the URI names none.
+    /// Port of a namenode of HDFS, if the URI names none.
     const HDFS_PORT: u16 = 8020;
     let (host, port) = uri.host_and_port()?;
     let default = match uri.scheme() {
@@ -150,7 +148,7 @@ pub fn endpoint(uri: &StoreUri, options: &OpenOptions) -> Option<(String, u16)> 
         Scheme::Kadoop => strait_store::NAMENODE_PORT,
         _ => HDFS_PORT,
     };
-    // A host without dots and port may be a nameservice of Hadoop's configuration.
+    // Without dots and port, this may be the name of a nameservice in Hadoop's configuration.
     Some((host.to_owned(), port.unwrap_or(default)))
 }
 

@@ -10,7 +10,7 @@ pub(super) struct Block {
     pub token: Token,
     /// Offset of its first byte in the file.
     pub offset: u64,
-    /// Bytes of it that can be read.
+    /// Number of its bytes that can be read.
     pub length: u64,
     /// Addresses of its datanodes, in the namenode's order: the nearest first.
     pub replicas: Vec<Arc<str>>,

@@ -6,18 +6,18 @@ use super::wire::{LocatedBlock, LocatedBlocks};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The blocks of one file, in order, each where the one before ends.
+/// The blocks of one file, in order. Each begins where the previous one ends.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Blocks {
     list: Vec<Arc<Block>>,
-    /// The file has a writer, or is being recovered from one.
+    /// Whether the file has a writer, or is being recovered from one.
     is_open: bool,
 }
 
 impl Blocks {
     /// The blocks that the namenode lists. A last block under construction counts with
-    /// `tail_length` bytes. If a block doesn't follow the one before it, it is left out with all
-    /// after it.
+    /// `tail_length` bytes. If a block doesn't begin at the end of the previous one, this leaves out the
+    /// block and all later ones.
     pub fn new(located: LocatedBlocks, tail_length: u64, datanodes: &Datanodes) -> Self {
         let mut addresses = HashSet::new();
         let last = located.last_block.filter(|_| !located.is_last_block_complete);
@@ -34,7 +34,7 @@ impl Blocks {
         blocks
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all these blocks.
     pub fn length(&self) -> u64 {
         self.list.last().map_or(0, |block| block.end())
     }
@@ -45,7 +45,7 @@ impl Blocks {
         self.list.get(index)
     }
 
-    /// Whether the file has a writer, or is being recovered from one. Until that ends, datanodes may show
+    /// Whether the file has a writer, or is being recovered from one. During that time, datanodes may show
     /// fewer bytes than before.
     pub fn is_open(&self) -> bool {
         self.is_open
@@ -59,7 +59,7 @@ impl Blocks {
     }
 }
 
-/// A large file names the same few datanodes many times, so each address is stored once.
+/// Converts the namenode's list. Stores each address once, since a large file names few datanodes many times.
 fn of_located(
     located: LocatedBlock,
     length: u64,

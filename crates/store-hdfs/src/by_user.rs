@@ -1,8 +1,8 @@
-//! Values by user, of which the latest used are kept.
+//! A cache of values by user, which keeps the most recently used ones.
 
 use std::collections::HashMap;
 
-/// At most so many values, each of a user.
+/// At most `most` values, each of one user.
 #[derive(Debug)]
 pub(super) struct ByUser<T> {
     most: usize,
@@ -14,20 +14,20 @@ pub(super) struct ByUser<T> {
 #[derive(Debug)]
 struct Used<T> {
     value: T,
-    /// The last use. The value with the smallest count has been unused longest.
+    /// The count of the latest use. The value with the smallest count has been unused longest.
     last: u64,
 }
 
 impl<T: Clone> ByUser<T> {
-    /// No values yet.
+    /// A cache without values.
     pub fn new(most: usize) -> Self {
         Self { most, values: HashMap::new(), clock: 0 }
     }
 
-    /// The user's value. Without one, `make` makes it, and perhaps the one that was unused longest goes.
+    /// The user's value. If there is none, `make` makes it, and a full cache drops the least recently used.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn get_or_make<E>(&mut self, user: &str, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.clock += 1;
         let last = self.clock;

@@ -1,4 +1,4 @@
-//! One connection to a namenode for many calls at a time.
+//! One connection to a namenode for many concurrent calls.
 
 use super::rpc::{
     ANSWER_TIMEOUT, RpcError, decode_answer, frame, greet, read_frame, request_header, rpc_header,
@@ -19,17 +19,18 @@ use tokio::time::timeout;
 /// A connection without calls is closed after this time, as Hadoop's own clients do
 /// (`ipc.client.connection.maxidletime`).
 const MAX_IDLE: Duration = Duration::from_secs(10);
-/// The reader's buffer: answers to writers are some hundred bytes.
+/// The reader's buffer. An answer to a writer has some hundred bytes.
 const READ_BYTES: usize = 4 << 10;
-/// After a call couldn't be sent: time limit for the server's reason, which is received already.
+/// Time limit for receiving the server's reason after a call couldn't be sent. The reason is often there
+/// already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Identifies a call for the namenode, also if it is repeated on another connection.
+/// Identifies a call for the namenode, even if the call is repeated on another connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallId {
     pub client: [u8; 16],
     pub call: i32,
-    /// 0 for the first try.
+    /// 0 for the first attempt.
     pub retry: i32,
 }
 
@@ -41,8 +42,8 @@ pub(super) struct Channel {
     reader: JoinHandle<()>,
 }
 
-/// The half that writes. None while a call sends, so that a call that is dropped in the middle of its frame closes it;
-/// and after the end.
+/// The writing half. A call takes it while it sends. If the call is dropped in the middle of its frame, the
+/// half is closed with it, so this stays None. It is also None after the end of the connection.
 type Writing = tokio::sync::Mutex<Option<OwnedWriteHalf>>;
 
 /// An answer without its header, or the reason why there is none.
@@ -57,7 +58,7 @@ struct Calls(Mutex<State>);
 #[derive(Debug)]
 enum State {
     Open(Waiting),
-    /// It takes no calls. The server's exception (class and message), if that ended it.
+    /// The connection accepts no calls. Has the server's exception (class and message), if that ended it.
     Ended(Option<(String, String)>),
 }
 
@@ -77,19 +78,19 @@ impl Channel {
             let (calls, writing) = (Arc::clone(&calls), Arc::clone(&writing));
             async move {
                 receive_all(read, calls).await;
-                // With the other half, this closes the connection.
+                // The reading half is dropped, too, so this closes the connection.
                 *writing.lock().await = None;
             }
         });
         Ok(Self { writing, calls, reader })
     }
 
-    /// Whether it can't take calls any more.
+    /// Whether the connection accepts no more calls.
     pub fn has_ended(&self) -> bool {
         matches!(*self.calls.lock(), State::Ended(_))
     }
 
-    /// Calls `method` of `protocol`. After a timeout the connection takes no further calls.
+    /// Calls `method` of `protocol`. After a timeout, the connection accepts no further calls.
     pub async fn call<Q: Message, A: Message + Default>(
         &self,
         id: CallId,
@@ -122,7 +123,7 @@ impl Channel {
         let Some(mut half) = writing.take() else {
             let closed = io::Error::new(
                 io::ErrorKind::ConnectionAborted,
-                "the connection has ended, or an earlier call was sent only in part",
+                "the connection has ended, or an earlier call was sent incompletely",
             );
             self.calls.end(&closed);
             return Err(RpcError::NotSent(closed));
@@ -161,7 +162,7 @@ impl Calls {
         }
     }
 
-    /// Ends it after an error of the connection.
+    /// Ends the connection because of an error on it.
     fn end(&self, reason: &io::Error) {
         for answer in self.take(None) {
             // Its caller may have left.
@@ -169,7 +170,7 @@ impl Calls {
         }
     }
 
-    /// Ends it, because the server refuses the user or the connection.
+    /// Ends the connection because the server refuses the user or the connection.
     fn refuse(&self, class: &str, message: &str) {
         for answer in self.take(Some((class.to_owned(), message.to_owned()))) {
             // Its caller may have left.
@@ -177,7 +178,7 @@ impl Calls {
         }
     }
 
-    /// The calls that still waited. The first reason stays.
+    /// Ends the connection, and returns the calls that still wait. Keeps the first reason for the end.
     fn take(&self, refusal: Option<(String, String)>) -> Vec<oneshot::Sender<Answer>> {
         let mut state = self.lock();
         let State::Open(waiting) = &mut *state else { return Vec::new() };
@@ -187,17 +188,17 @@ impl Calls {
     }
 }
 
-/// Hands each answer to its call, until the connection ends.
+/// Passes each answer to its call, until the connection ends.
 async fn receive_all(read: OwnedReadHalf, calls: Arc<Calls>) {
     let mut read = BufReader::with_capacity(READ_BYTES, read);
     let reason = loop {
-        // Waiting for bytes can be dropped without losing any.
+        // Dropping the wait for bytes loses none of them.
         match timeout(MAX_IDLE, read.fill_buf()).await {
             Ok(Ok([])) => break io::ErrorKind::UnexpectedEof.into(),
             Ok(Ok(_)) => {}
             Ok(Err(error)) => break error,
             Err(_) => {
-                // Calls whose callers have left don't keep the connection.
+                // Calls whose callers have left don't keep the connection open.
                 let mut state = calls.lock();
                 let State::Open(waiting) = &mut *state else { return };
                 waiting.retain(|_, answer| !answer.is_closed());

@@ -1,5 +1,5 @@
-//! HDFS's checksum of a file, combined from its blocks' checksums, which datanodes compute. It has the same
-//! bytes that `hdfs dfs -checksum` prints with the same `dfs.checksum.combine.mode`.
+//! HDFS's checksum of a file, combined from its blocks' checksums, which datanodes compute. It equals the
+//! output of `hdfs dfs -checksum` with the same `dfs.checksum.combine.mode`.
 
 use super::blocks::block_of;
 use super::config::ChecksumMode;
@@ -12,11 +12,11 @@ use strait_store::Checksum;
 use strait_store::crc;
 use strait_store::{Error, ErrorKind, Result, fail};
 
-/// Blocks requested at a time: enough to keep several datanodes busy, and few for any of them.
+/// Concurrent requests for blocks: enough to keep several datanodes busy, and few for any of them.
 const BLOCKS_AT_ONCE: usize = 8;
 const MD5_BYTES: usize = 16;
-/// Hadoop digests its whole buffer, beyond its contents: the blocks' MD5s and zeroes up to the
-/// buffer's capacity, which begins at 32 and doubles.
+/// Hadoop digests its whole buffer, not only the contents: the blocks' MD5s, then zeros up to the buffer's
+/// capacity, which begins at 32 bytes and doubles.
 const FIRST_BUFFER_BYTES: usize = 32;
 
 /// The checksum of a closed file.
@@ -44,14 +44,14 @@ fn strange(what: &str) -> Error {
 
 /// Combines the file's CRC from its blocks' CRCs, each with the block's length.
 fn compose(blocks: &[(u64, OpBlockChecksumResponse)]) -> Result<Checksum> {
-    // Hadoop has only this one for an empty file.
+    // For an empty file, Hadoop has only this kind of checksum.
     let Some((_, first)) = blocks.first() else { return combine(Vec::new()) };
     let mut crc = 0;
     for (length, block) in blocks {
         let kind = block.options.as_ref().and_then(|options| options.kind);
         let value = <[u8; 4]>::try_from(&block.checksum[..]).ok();
         let Some(value) = value.filter(|_| kind == Some(block_checksum_type::COMPOSITE_CRC)) else {
-            let message = "a datanode computes no composite CRC, which Hadoop has since version 3.1.1; unset \
+            let message = "a datanode can't compute a composite CRC (Hadoop can since version 3.1.1); unset \
                            dfs.checksum.combine.mode";
             return fail(ErrorKind::Unsupported, message);
         };
@@ -74,7 +74,7 @@ fn check(located: &LocatedBlocks) -> Result<()> {
     Ok(())
 }
 
-/// The layout of `MD5MD5CRC32FileChecksum`: CRC bytes, CRCs a block (0 for a single block), MD5.
+/// The layout of `MD5MD5CRC32FileChecksum`: bytes per CRC, CRCs per block (0 for a single block), MD5.
 fn combine(blocks: Vec<OpBlockChecksumResponse>) -> Result<Checksum> {
     let Some(first) = blocks.first() else { return Ok(assemble(0, 0, "CRC32", Vec::new())) };
     let mut buffer = Vec::new();

@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use strait_store::Principal;
 use strait_store::{ErrorKind, Result, fail};
 
-/// Clients kept: each is a connection to the namenode (and, once it has written, a task that renews
-/// leases). With more users at a time, some milliseconds are lost for a new connection.
+/// Number of clients kept. Each is a connection to the namenode (and, once it has written, a task that renews
+/// leases). With more users at a time, a new connection costs some milliseconds.
 const MAX_CLIENTS: usize = 256;
 
-/// Connections tried to each namenode before a call fails. With the pauses of `retry` that takes
-/// some 25 s, just under its `PATIENCE`.
+/// Attempts to connect to each namenode before a call fails. With the pauses of `retry`, they take some 25 s,
+/// just under its `PATIENCE`.
 const ATTEMPTS_EACH: usize = 15;
 
 /// Clients by user.
@@ -25,16 +25,16 @@ pub(super) struct Clients {
     url: String,
     settings: Vec<(String, String)>,
     nameservice: Nameservice,
-    /// The user of this process, who acts in its own name.
+    /// The user of this process. Its calls are made in its own name, not as another user.
     own_user: String,
     cache: Mutex<ByUser<Client>>,
 }
 
 /// The namenodes that the library tries, and their order.
 ///
-/// The library begins with the first and leaves it only if it refuses. If its host is gone, nothing
-/// refuses, and every call would try it until the call times out. So the known active one comes
-/// first.
+/// The library begins with the first one, and leaves it only if it refuses the connection or the call. If the
+/// first one's host is down, nothing refuses, and every call would try it until the call times out. So the
+/// known active namenode comes first.
 #[derive(Debug)]
 struct Nameservice {
     name: String,
@@ -56,7 +56,7 @@ impl Nameservice {
 }
 
 impl Clients {
-    /// For the namenode, or nameservice, at `authority`.
+    /// Clients for the namenode, or nameservice, at `authority`.
     pub fn new(authority: &str, namenodes: &[String], config: &HadoopConfig) -> Self {
         let ids = config.namenode_ids(authority);
         let url = match namenodes.first().filter(|_| ids.is_empty()) {
@@ -72,7 +72,7 @@ impl Clients {
         let given = config.properties().map(|(name, value)| (name.to_owned(), value.to_owned()));
         // Later values replace earlier ones.
         let settings = given.chain(settings.map(|(name, value)| (name.to_owned(), value))).collect();
-        // Hadoop's own clients take another user name from HADOOP_USER_NAME.
+        // Hadoop's own clients can take another user name from HADOOP_USER_NAME.
         let own_user = env::var("HADOOP_USER_NAME").ok().or_else(|| whoami::username().ok());
         Self {
             url,
@@ -88,7 +88,7 @@ impl Clients {
         &self.own_user
     }
 
-    /// Makes new clients try the namenode `index` first.
+    /// Makes new clients try the namenode with this index first.
     pub fn prefer(&self, index: usize) {
         if self.nameservice.first.swap(index, Ordering::Relaxed) != index {
             self.cache.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -107,7 +107,7 @@ impl Clients {
     fn build(&self, who: &Principal) -> Result<Client> {
         let settings = self.settings.iter().cloned().chain(self.nameservice.setting());
         let builder = ClientBuilder::new().with_url(&self.url).with_config(settings);
-        // A user who acts in its own name needs no right to act for others.
+        // A user who acts in its own name needs no right to act as others.
         let builder = if *who.user == *self.own_user { builder } else { builder.with_user(&*who.user) };
         builder.build().map_err(|error| from_library(error, Effect::Read))
     }

@@ -7,18 +7,21 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
-use strait_store::{Error, ErrorKind, Result, fail, size};
+use strait_store::{Error, ErrorKind, Result, Scheme, StoreUri, fail, size};
 
-/// A configuration file is some kilobytes; a larger one is a mistake.
+/// A configuration file has some kilobytes. A larger file is a mistake.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// A namenode's port if the URI names none (`HdfsClientConfigKeys.DFS_NAMENODE_RPC_PORT_DEFAULT`).
 const DEFAULT_NAMENODE_PORT: u16 = 8020;
 
-/// The property that names the store of paths without one.
+/// The property that names the store for paths that name none.
 pub const DEFAULT_STORE: &str = "fs.defaultFS";
-/// Its name before Hadoop 2.
+/// The name of this property before Hadoop 2.
 const OLD_DEFAULT_STORE: &str = "fs.default.name";
+
+/// Levels of `${name}` within values, as in Hadoop's `Configuration`.
+const MAX_LEVELS: usize = 20;
 
 /// `dfs.checksum.combine.mode` of hdfs-site.xml.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub(super) enum ChecksumMode {
     /// MD5 of the blocks' MD5s of their chunks' CRCs: Hadoop's default, which depends on the sizes
     /// of blocks and chunks.
     Md5Md5Crc,
-    /// The CRC of the file's content, which compares with copies in other stores.
+    /// The CRC of the file's content. It can be compared with those of copies in other stores.
     CompositeCrc,
 }
 
@@ -41,12 +44,12 @@ impl HadoopConfig {
     /// there are no properties.
     ///
     /// # Errors
-    /// A file can't be read, or is no configuration file.
+    /// A file can't be read, or isn't a configuration file.
     pub fn load() -> Result<Self> {
         match (env::var_os("HADOOP_CONF_DIR"), env::var_os("HADOOP_HOME")) {
             (Some(dir), _) => Self::load_from(Path::new(&dir)),
             (None, Some(home)) => match Self::load_from(&Path::new(&home).join("etc/hadoop")) {
-                // Other programs of Hadoop use this variable, too.
+                // Other programs of Hadoop use this variable, too, so the directory may be missing.
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
                 loaded => loaded,
             },
@@ -106,9 +109,31 @@ impl HadoopConfig {
         Ok(())
     }
 
-    /// The value of a property.
+    /// The text of a property, as its file has it.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.properties.get(name).map(String::as_str)
+    }
+
+    /// The value of a property, with its variables replaced ([`HadoopConfig::expanded`]).
+    pub fn value(&self, name: &str) -> Option<String> {
+        self.get(name).map(|text| self.expanded(text))
+    }
+
+    /// `text` with each `${name}` replaced by that property's value, or else that environment variable's
+    /// for `${env.NAME}`; unknown names stay as they are.
+    pub fn expanded(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for _ in 0..MAX_LEVELS {
+            let Some((before, rest)) = text.split_once("${") else { break };
+            let Some((name, after)) = rest.split_once('}') else { break };
+            let value = match name.strip_prefix("env.") {
+                Some(variable) => env::var(variable).ok(),
+                None => self.get(name).map(str::to_owned),
+            };
+            let Some(value) = value else { break };
+            text = format!("{before}{value}{after}");
+        }
+        text
     }
 
     /// Sets a property.
@@ -121,31 +146,32 @@ impl HadoopConfig {
         self.properties.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The namenode or nameservice that a URI without one means, as in Hadoop's own tools.
+    /// The namenode or nameservice for a URI that names none, as in Hadoop's own tools.
     ///
     /// # Errors
     /// InvalidArgument if fs.defaultFS isn't set, or names no HDFS.
-    pub fn default_authority(&self) -> Result<&str> {
+    pub fn default_authority(&self) -> Result<String> {
         let refuse = |why: String| fail(ErrorKind::InvalidArgument, why);
-        let Some(store) = self.get(DEFAULT_STORE) else {
+        let Some(store) = self.value(DEFAULT_STORE) else {
             return refuse(format!(
                 "which namenode? write hdfs://HOST:PORT/path; or set {DEFAULT_STORE} in core-site.xml, and \
                  HADOOP_CONF_DIR to its directory"
             ));
         };
-        let authority = match store.split_once(':') {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("hdfs") => rest.strip_prefix("//"),
-            // Before Hadoop 0.20 it was a host, perhaps with a port.
-            _ if !store.contains('/') && store != "local" => Some(store),
-            _ => None,
+        // Before Hadoop 0.20 it was a host, perhaps with a port; `local` was the local file system.
+        let is_host = !store.contains('/') && store != "local" && !store.ends_with(':');
+        let uri = if is_host { format!("hdfs://{store}") } else { store };
+        // A message shows only what the parser's has: a URI may have a secret in it.
+        let why = match StoreUri::parse(&uri) {
+            Ok(uri) if uri.scheme() == Scheme::Hdfs && !uri.is_of_default_host() => {
+                return Ok(uri.store().replacen("hdfs://", "", 1));
+            }
+            Ok(uri) => format!("{uri} names none"),
+            Err(error) => error.to_string(),
         };
-        match authority.and_then(|rest| rest.split('/').next()).filter(|authority| !authority.is_empty()) {
-            Some(authority) => Ok(authority),
-            None => refuse(format!(
-                "which namenode? write hdfs://HOST:PORT/path: {DEFAULT_STORE} is {store:?} in Hadoop's \
-                 configuration, which names none"
-            )),
-        }
+        refuse(format!(
+            "which namenode? write hdfs://HOST:PORT/path, or correct {DEFAULT_STORE} in Hadoop's configuration: {why}"
+        ))
     }
 
     /// The `host:port` of each namenode behind `authority` (`host`,
@@ -166,7 +192,7 @@ impl HadoopConfig {
         Ok(vec![if has_port { authority.to_owned() } else { format!("{authority}:{DEFAULT_NAMENODE_PORT}") }])
     }
 
-    /// The ids of a nameservice's namenodes, in the order of [`HadoopConfig::namenodes`]; none if
+    /// The ids of a nameservice's namenodes, in the order of [`HadoopConfig::namenodes`]. Empty if
     /// `authority` is a host.
     pub(super) fn namenode_ids(&self, authority: &str) -> Vec<String> {
         let ids = self.get(&format!("dfs.ha.namenodes.{authority}")).unwrap_or_default();
@@ -175,7 +201,7 @@ impl HadoopConfig {
         ids.split(',').map(str::trim).filter(has_address).map(str::to_owned).collect()
     }
 
-    /// The reason why the adapter's own calls can't be made with this configuration, if there is one.
+    /// The reason why this configuration doesn't permit the adapter's own calls, if there is one.
     pub(super) fn secured(&self) -> Option<&'static str> {
         if self.get("hadoop.security.authentication").is_some_and(|name| name != "simple") {
             return Some("not supported with Kerberos");
@@ -186,14 +212,14 @@ impl HadoopConfig {
         None
     }
 
-    /// Whether a namenode that asks for no Kerberos is to be refused, as by Java's client.
+    /// Whether to refuse a namenode that doesn't demand Kerberos, as Java's client does.
     pub(super) fn demands_kerberos(&self) -> bool {
         let falls_back = self.get("ipc.client.fallback-to-simple-auth-allowed");
         self.get("hadoop.security.authentication").is_some_and(|name| name != "simple")
             && falls_back.is_none_or(|allowed| !allowed.eq_ignore_ascii_case("true"))
     }
 
-    /// The way to combine the blocks' checksums to a file's.
+    /// The way to combine the blocks' checksums into the file's.
     ///
     /// # Errors
     /// InvalidArgument for a mode that Hadoop doesn't have.
@@ -209,7 +235,7 @@ impl HadoopConfig {
         }
     }
 
-    /// The number that a property has.
+    /// The property's value as a number.
     ///
     /// # Errors
     /// InvalidArgument if its value isn't a number.
@@ -222,14 +248,14 @@ impl HadoopConfig {
         self.get(name).map(parse).transpose()
     }
 
-    /// The bytes that a property has, perhaps with one of Hadoop's units: k, m, g, t, p, e, of 1,024
-    /// each. Another value is ignored with a warning, as if the property weren't there.
+    /// The property's value in bytes, perhaps with one of Hadoop's units: k, m, g, t, p, e, of 1,024
+    /// each. Ignores an invalid value with a warning, as if the property weren't set.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         self.with_unit(name, bytes_of, "a number of bytes, perhaps with a unit (k, m, g, t, p, e)")
     }
 
-    /// The time that a property has, in seconds or in one of Hadoop's units: ns, us, ms, s, m, h, d.
-    /// Another value is ignored with a warning.
+    /// The property's value as a time, in seconds or in one of Hadoop's units: ns, us, ms, s, m, h, d.
+    /// Ignores an invalid value with a warning.
     pub(super) fn duration(&self, name: &str) -> Option<Duration> {
         self.with_unit(
             name,
@@ -321,7 +347,13 @@ mod tests {
             let authority = config.default_authority();
             let told = authority.as_ref().err().map(ToString::to_string).unwrap_or_default();
             assert!(wanted.is_some() || told.contains(store) && told.contains("write hdfs://"), "{told}");
-            assert_eq!(authority.ok(), wanted, "{store}");
+            assert_eq!(authority.ok().as_deref(), wanted, "{store}");
+        }
+        let variables = [("fs.defaultFS", "hdfs://${nn}:9000"), ("nn", "${nn.host}"), ("nn.host", "a")];
+        assert_eq!(config(&variables).default_authority().unwrap(), "a:9000");
+        for secret in ["s3a://KEY:SECRET@bucket/", "hdfs://user:SECRET@nn", "user:SECRET@nn"] {
+            let told = config(&[("fs.defaultFS", secret)]).default_authority().unwrap_err().to_string();
+            assert!(told.contains("fs.defaultFS") && !told.contains("SECRET"), "{told}");
         }
         let none = config(&[]).default_authority().unwrap_err().to_string();
         assert!(none.contains("fs.defaultFS") && none.contains("HADOOP_CONF_DIR"), "{none}");

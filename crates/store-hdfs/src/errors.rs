@@ -1,4 +1,4 @@
-//! Hadoop's errors, as kinds.
+//! Converts Hadoop's errors to Strait's.
 
 use super::rpc::RpcError;
 use bytes::Bytes;
@@ -7,8 +7,8 @@ use std::error::Error as _;
 use std::io;
 use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, fail};
 
-/// Longest message passed on. A Java exception's first line is shorter; the library's list of
-/// failed datanodes isn't.
+/// Longest message passed on. The first line of a Java exception is shorter. The library's list of
+/// failed datanodes may be longer.
 const MAX_MESSAGE_CHARS: usize = 400;
 
 /// Whether a request may have changed the store if its answer is lost.
@@ -18,7 +18,7 @@ pub(super) enum Effect {
     Read,
     /// It changes the store.
     Mutation,
-    /// It changes the store, and the server recognises a repetition: it can be repeated.
+    /// It changes the store, but the server recognises a repetition. So it can be repeated.
     Remembered,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Effect {
 pub(super) fn check_append(data: &Bytes, path: &str) -> Result<()> {
     match data.len() > MAX_CHUNK_BYTES {
         false => Ok(()),
-        true => fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+        true => fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
             .map_err(|error: Error| error.at("append", path)),
     }
 }
@@ -36,12 +36,12 @@ pub(super) fn closed_writer<T>(operation: &'static str, path: &str) -> Result<T>
     fail(ErrorKind::InvalidArgument, "the writer is closed").map_err(|error: Error| error.at(operation, path))
 }
 
-/// Whether an error of this kind may mean that the namenode is away.
+/// Whether an error of this kind may mean that the namenode is down or can't be reached.
 pub(super) fn is_about_the_namenode(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut)
 }
 
-/// The error for a Java exception: `class` with package, `message` perhaps with a stack trace.
+/// The error for a Java exception. `class` includes the package; `message` may include a stack trace.
 pub(super) fn from_java(class: &str, message: &str) -> Error {
     let line = first_line(message);
     let simple = simple_name(class);
@@ -57,7 +57,7 @@ fn simple_name(class: &str) -> &str {
     class.rsplit(['.', '$']).next().unwrap_or(class)
 }
 
-/// The Java exception behind an error: class and whole message.
+/// The Java exception that caused an error: its class and whole message.
 fn exception_of(error: &Error) -> Option<(&str, &str)> {
     let source = error.source()?;
     let by_adapter = match source.downcast_ref() {
@@ -73,29 +73,29 @@ fn exception_of(error: &Error) -> Option<(&str, &str)> {
     by_adapter.or(by_library).map(|(class, message)| (class.as_str(), message.as_str()))
 }
 
-/// Whether this is a Java exception of this class, named without its package.
+/// Whether a Java exception of this class, named without its package, caused the error.
 fn is_of(error: &Error, class: &str) -> bool {
     exception_of(error).is_some_and(|(found, _)| simple_name(found) == class)
 }
 
-/// Whether the namenode recovers the file from a writer, so that it will be free in seconds.
+/// Whether the namenode is recovering the file from a writer, so that the file will be free in seconds.
 pub(super) fn is_being_recovered(error: &Error) -> bool {
     is_of(error, "RecoveryInProgressException")
 }
 
-/// Words of the namenode before the name of the client that has a file open.
+/// The namenode's words before the name of the client that has a file open.
 const OWNED: &str = "this file lease is currently owned by ";
 
-/// The lease holder that has the file open, if that is why it can't be opened
+/// The lease holder that has the file open, if the file can't be opened for that reason
 /// (`FSNamesystem.recoverLeaseInternal`).
 pub(super) fn lease_owner(error: &Error) -> Option<&str> {
     let (_, message) = exception_of(error).filter(|_| is_of(error, "AlreadyBeingCreatedException"))?;
-    // The path comes before it, and may have any words.
+    // The path comes before these words, and may contain any words itself.
     let (_, owner) = message.rsplit_once(OWNED)?;
     owner.split(' ').next()
 }
 
-/// Whether too few datanodes have reported the file's last block yet.
+/// Whether too few datanodes have reported the file's last block so far.
 pub(super) fn is_not_reported(error: &Error) -> bool {
     is_of(error, "NotReplicatedYetException")
 }
@@ -174,18 +174,18 @@ fn kind_of(class: &str, message: &str) -> ErrorKind {
     }
 }
 
-/// Part of the namenode's answer if it can choose no datanode for a block
+/// Part of the namenode's answer if it can't choose a datanode for a block
 /// (`BlockManager.chooseTarget4NewBlock`).
 const NO_TARGETS: &str = "could only be written to 0 of the";
 
-/// Whether the namenode could choose no datanode for a block.
+/// Whether the namenode couldn't choose a datanode for a block.
 pub(super) fn is_without_targets(error: &Error) -> bool {
-    // The reason comes after the path, and a long path is clipped in the error's own message.
+    // The reason comes after the path, and the error's own message cuts off a long path.
     let is_in = |message: &str| first_line(message).contains(NO_TARGETS);
     error.kind() == ErrorKind::Unavailable && exception_of(error).is_some_and(|(_, message)| is_in(message))
 }
 
-/// The number of running datanodes, if all of them were excluded, which is why the namenode could choose none.
+/// The number of running datanodes, if the namenode could choose none because all were excluded.
 pub(super) fn all_excluded(error: &Error) -> Option<u64> {
     let (_, message) = exception_of(error).filter(|_| is_without_targets(error))?;
     let (_, counts) = message.split_once(NO_TARGETS)?.1.split_once("There are ")?;
@@ -195,14 +195,14 @@ pub(super) fn all_excluded(error: &Error) -> Option<u64> {
     (running > 0 && running <= excluded).then_some(running)
 }
 
-/// The namenode throws a bare IOException for some wrong requests; only the text distinguishes
-/// them.
+/// For some wrong requests, the namenode throws a plain IOException. Only its text shows the
+/// reason.
 fn kind_by_message(message: &str) -> ErrorKind {
     let invalid = ["Requested replication factor", "Specified block size", "Rename destination "];
     // An append to a file whose last block has too few live replicas.
     let is_unreplicated =
         message.starts_with("append: lastBlock=") && message.ends_with("is not sufficiently replicated yet.");
-    // A pipeline that is set up again, for a block whose file was removed meanwhile, or closed by a recovery
+    // A new pipeline for a block whose file was removed or closed by a recovery before
     // (`FSNamesystem.checkUCBlock`).
     let is_removed = message.starts_with("BP-") && message.ends_with(" does not exist.")
         || message.ends_with(" belonged to does not exist or it is not under construction.");
@@ -213,17 +213,17 @@ fn kind_by_message(message: &str) -> ErrorKind {
     } else if message.starts_with("Unexpected BlockUCState: ") {
         ErrorKind::Busy
     } else if message.contains(NO_TARGETS) || is_unreplicated {
-        // No datanode has room, or there is none: both may be temporary.
+        // No datanode has room, or none is running. Both may be temporary.
         ErrorKind::Unavailable
     } else {
         ErrorKind::Internal
     }
 }
 
-/// The library's words for an hsync of an erasure-coded file.
+/// The library's message for an hsync of an erasure-coded file.
 const NOT_SUPPORTED: &str = "is not supported for erasure-coded files";
 
-/// The library's error as ours, with its first line as the message.
+/// Converts the library's error, with its first line as the message.
 pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
     let kind = match &error {
         HdfsError::RPCError(class, message) | HdfsError::FatalRPCError(class, message) => {
@@ -251,7 +251,7 @@ pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
         _ => ErrorKind::Internal,
     };
     let message = match &error {
-        // The variant's own text, without the library's preface.
+        // The variant's own text, without the library's prefix.
         HdfsError::AlreadyExists(message) | HdfsError::OperationFailed(message) => {
             first_line(message).to_owned()
         }
@@ -261,7 +261,7 @@ pub(super) fn from_library(error: HdfsError, effect: Effect) -> Error {
     Error::new(kind, clipped(&message)).caused_by(error)
 }
 
-/// A refused connection carried nothing. A broken one may have carried the request.
+/// If the connection was refused, no request was sent. If it broke, the request may have been.
 fn io_kind(source: &io::Error, effect: Effect) -> ErrorKind {
     use io::ErrorKind as Io;
     match source.kind() {
@@ -279,16 +279,16 @@ pub(super) fn first_line(message: &str) -> &str {
     message.lines().next().unwrap_or_default().trim_end()
 }
 
-/// The exception's message, and what to do.
+/// The exception's message, and advice.
 fn shown(class: &str, line: &str) -> String {
     let text = if line.is_empty() { class.to_owned() } else { clipped(line) };
     let advice = match class {
-        "SafeModeException" => "it ends by itself after a start, or by hdfs dfsadmin -safemode leave",
+        "SafeModeException" => "safe mode ends by itself after a start, or by hdfs dfsadmin -safemode leave",
         "AlreadyBeingCreatedException" if line.contains(OWNED) => {
-            "that client writes it, or died: HDFS frees it 60 s after its last sign of life; hdfs debug recoverLease \
-             -path PATH frees it sooner"
+            "that client is writing it, or has died; HDFS frees it 60 s after the client's last renewal; \
+             hdfs debug recoverLease -path PATH frees it sooner"
         }
-        "InvalidPathException" if line.contains(':') => "HDFS takes no names with a colon",
+        "InvalidPathException" if line.contains(':') => "HDFS accepts no names with a colon",
         _ => return text,
     };
     format!("{text}; {advice}")

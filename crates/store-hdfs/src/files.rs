@@ -30,15 +30,15 @@ use tokio::time::timeout;
 /// umask 022).
 const DEFAULT_FILE_PERMISSION: u32 = 0o644;
 
-/// Time that an append waits while the namenode recovers the file from a dead writer: a recovery
+/// Time for which an append waits while the namenode recovers the file from a dead writer. A recovery
 /// takes seconds.
 const APPEND_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time that an open waits for the length of a block being written, as long as Java's client
+/// Time for which an open waits for the length of a block being written. It is as long as in Java's client
 /// (`dfs.client.retry.times.get-last-block-length`, 3 times 4 s).
 const LENGTH_PATIENCE: Duration = Duration::from_secs(12);
 
-/// The namenode's words if a client can't write into an encryption zone
+/// The namenode's message for a client that can't write into an encryption zone
 /// (`UnknownCryptoProtocolVersionException`).
 const NO_CRYPTO_PROTOCOL: &str = "No crypto protocol versions provided by the client are supported";
 
@@ -62,8 +62,8 @@ impl Shared {
         Ok(HdfsReader::new(source, path.to_owned(), Pool::of_process().share(&who.user)))
     }
 
-    /// A file's blocks. A last block under construction counts with its visible part. None for a
-    /// file that only the library can read.
+    /// A file's blocks. A last block under construction counts with its visible part. None if only the
+    /// library can read the file.
     pub async fn blocks(&self, user: &str, path: &str) -> Result<Option<Blocks>> {
         let (located, tail_length) = self.located(user, path, 0, i64::MAX as u64).await?;
         if located.erasure_coding.is_some() || located.encryption.is_some() {
@@ -125,11 +125,12 @@ impl Shared {
                     return Ok(Box::new(writer));
                 }
                 tracing::debug!(path, "an erasure-coded or encrypted file, written by the library");
-                // The library replaces the file that was just created. If it fails, that one mustn't stay open.
+                // The library replaces the file that was just created. If the library fails, that file must
+                // not stay open.
                 writer.close_unchanged().await?;
                 self.create_by_library(who, path, WriteOptions { overwrite: true, ..options }).await
             }
-            // The adapter offers no encryption, so the namenode refuses it here.
+            // The adapter doesn't support encryption, so the namenode rejects its request here.
             Err(error) if error.message().contains(NO_CRYPTO_PROTOCOL) => {
                 tracing::debug!(path, "in an encryption zone, written by the library");
                 self.create_by_library(who, path, options).await
@@ -138,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// Frees the file at `path` if the namenode has opened it for `holder` and the answer was lost.
+    /// Frees the file at `path` if the namenode may have opened it for `holder` although the answer was lost.
     fn free_if_in_doubt(&self, holder: &Arc<LeaseHolder>, path: &str, error: Error) -> Error {
         if error.kind() == ErrorKind::OutcomeUnknown {
             let (holder, at) = (Arc::clone(holder), path.to_owned());
@@ -178,7 +179,7 @@ impl Shared {
                 Err(error) if is_left_by_session(&holder, &error) => {
                     take_over(&holder, path, error, &mut backoff).await?;
                 }
-                // The namenode's answer for an erasure-coded file.
+                // The namenode gives this answer for an erasure-coded file.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
                     tracing::debug!(path, %error, "appended to by the library");
                     return self.append_by_library(who, path).await;
@@ -202,15 +203,15 @@ impl Shared {
         let writer = loop {
             let client = client.clone();
             let names = self.namenode.names();
-            // The library merges several of Java's exceptions into one. Here the namenode's text tells them
-            // apart.
+            // The library merges several of Java's exceptions into one. Here the namenode's text
+            // distinguishes them.
             match with_patience(&names, Effect::Mutation, || client.append(path)).await {
                 Ok(writer) => break writer,
                 Err(error) if is_being_recovered(&error) && backoff.pause().await => {}
                 Err(error) => return Err(append_refusal(error)),
             }
         };
-        // From here on, dropping this value frees the file again.
+        // From here on, dropping `writer` frees the file.
         let recoveries = Arc::clone(&self.recoveries);
         let writer = LibraryWriter::new(writer, &who.user, path.to_owned(), client, recoveries);
         let length = self.stat(who, path).await?.length;
@@ -238,7 +239,7 @@ impl Shared {
         self.require_own_calls()?;
         self.recoveries.wait(&who.user, path).await;
         if length > i64::MAX as u64 {
-            // This would be negative in Java. The path's own errors come first.
+            // This would be negative in Java. But errors of the path take precedence.
             self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?;
             return fail(ErrorKind::InvalidArgument, "the new length exceeds the file's");
         }
@@ -256,7 +257,7 @@ impl Shared {
         if is_done {
             return Ok(());
         }
-        // The datanodes are still cutting the last block.
+        // Datanodes are still truncating the last block.
         let mut backoff = Backoff::within(PATIENCE);
         while self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?.under_construction {
             if !backoff.pause().await {
@@ -277,12 +278,12 @@ impl Shared {
                 self.recoveries.wait(&who.user, file.as_str()).await;
             }
         };
-        // After this time the namenode refuses the files that are still open.
+        // After this time, the namenode rejects files that are still open.
         let _ = timeout(RECOVERY_LIMIT, all).await;
         let paths = sources.iter().map(|source| source.as_str().to_owned()).collect();
         let joined = self.namenode.concat(&who.user, target.as_str(), paths).await;
         if joined.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidArgument) {
-            // The namenode has one exception for all that it refuses.
+            // The namenode throws the same exception for everything that it rejects.
             for file in files() {
                 let located = self.namenode.locate(&who.user, file.as_str(), FAR_OFFSET, 1).await;
                 if located.map_err(|error| error.at("concat", file))?.under_construction {
@@ -342,7 +343,7 @@ fn write_options(options: &CreateOptions) -> Result<WriteOptions> {
     })
 }
 
-/// As `DFSOutputStream` does: no Java client could append to such a file.
+/// Checks the block size as `DFSOutputStream` does: no Java client could append to such a file.
 fn check_block_size(block_size: u64, bytes_per_crc: u32) -> Result<()> {
     if block_size.is_multiple_of(u64::from(bytes_per_crc)) {
         return Ok(());
@@ -351,19 +352,20 @@ fn check_block_size(block_size: u64, bytes_per_crc: u32) -> Result<()> {
     fail(ErrorKind::InvalidArgument, format!("{why} (dfs.bytes-per-checksum)"))
 }
 
-/// Whether the adapter can't write such a file.
+/// Whether only the library can write such a file.
 fn is_for_library(status: &HdfsFileStatus) -> bool {
     status.erasure_coding.is_some() || status.encryption.is_some()
 }
 
-/// Whether another holder of the same session has the file open. A session writes in one process at a time, so that
-/// one is dead or has handed the session over. The namenode would keep its files for 60 s each.
+/// Whether another holder of the same session has the file open. A session writes in one process at a time,
+/// so that process is dead or has handed the session over. The namenode would keep its files open for 60 s
+/// each.
 fn is_left_by_session(holder: &LeaseHolder, error: &Error) -> bool {
     lease_owner(error).is_some_and(|owner| owner != holder.name() && holder.is_of_same_session(owner))
 }
 
-/// Makes the namenode close a file that another process of the session left open. For that reason the namenode
-/// answered with this `refusal`. Returns it once the time of `backoff` is over.
+/// Makes the namenode close a file that another process of the session left open, which is why the namenode
+/// answered with `refusal`. Returns `refusal` once the time of `backoff` is over.
 async fn take_over(holder: &LeaseHolder, path: &str, refusal: Error, backoff: &mut Backoff) -> Result<()> {
     let Some(owner) = lease_owner(&refusal) else { return Err(refusal) };
     tracing::debug!(path, owner, "taking the file over from another process of the session");
@@ -372,13 +374,13 @@ async fn take_over(holder: &LeaseHolder, path: &str, refusal: Error, backoff: &m
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
             return Err(error);
         }
-        // The refused call changed nothing. The caller repeats it, and this order if need be.
-        Err(error) => tracing::debug!(path, %error, "the namenode didn't take the order to recover the file"),
+        // The refused call changed nothing. The caller repeats it, and this order if necessary.
+        Err(error) => tracing::debug!(path, %error, "the namenode didn't accept the order to recover it"),
     }
     if backoff.pause().await { Ok(()) } else { Err(refusal) }
 }
 
-/// The library reports "already exists" for a directory, and for a file that has a writer.
+/// Converts the library's "already exists", which stands for a directory or for a file that has a writer.
 fn append_refusal(error: Error) -> Error {
     if error.kind() != ErrorKind::AlreadyExists {
         return error;
@@ -423,7 +425,7 @@ mod tests {
             let cause = RpcError::Java { class: class.to_owned(), message: message.to_owned() };
             let refusal = from_java(class, message).caused_by(cause);
             let mut backoff = Backoff::within(APPEND_PATIENCE);
-            // The caller asks again, unless that can't help.
+            // The caller tries again, unless that can't help.
             let taken = take_over(&holder, "/f", refusal, &mut backoff).await;
             assert_eq!(taken.err().map(|error| error.kind()), outcome);
         }

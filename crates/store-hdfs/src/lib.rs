@@ -6,20 +6,20 @@
 //!                 │          source ─ blocks, replicas     its bytes, by the adapter: from datanodes
 //!                 │          source ─ library              its bytes, by the library
 //!                 │        write, recovery                 its writer, by the adapter; frees a dropped one's file
-//!                 │        library_writer                  the same, by the library
+//!                 │        library_writer                  its writer, by the library
 //!                 ├─ clients ─ hdfs-native                 the namespace
 //!                 └─ namenode, datanode ─ rpc, wire        what the library lacks
 //! ```
 //!
-//! The library serves the namespace. This crate's own part, the adapter, does the rest by Hadoop's protocols.
-//! The library lacks block locations, the visible part of a block under construction, checksums, truncate
-//! and capacity. The adapter reads and writes for speed. It supports only SIMPLE authentication. With
-//! Kerberos or encrypted transfer the library reads and writes, and the store declares the other capabilities
-//! absent. docs/hdfs.md has the guarantees and limits, docs/benchmarks.md the figures.
+//! The library serves the namespace. This crate's own part, the adapter, does the rest with Hadoop's
+//! protocols. The library lacks block locations, the visible part of a block under construction, checksums,
+//! truncate and capacity. The adapter also reads and writes, because it is faster. It supports only SIMPLE
+//! authentication. With Kerberos or encrypted transfer, the library reads and writes, and the store declares
+//! the other capabilities absent. docs/hdfs.md has the guarantees and limits, docs/benchmarks.md the figures.
 //!
-//! This room must never: repeat a change that the namenode may execute twice; recover a file that a client outside
-//! the session has open; return bytes that contradict their checksums; allocate for a length that a server only
-//! claims; wait for a server without a limit.
+//! This room must never: repeat a change that the namenode may execute twice; recover a file that a client
+//! outside the session has open; return bytes that contradict their checksums; allocate for a length that a
+//! server only claims; wait for a server without a limit.
 
 mod block;
 mod blocks;
@@ -76,11 +76,11 @@ pub struct HdfsStore {
 
 impl HdfsStore {
     /// Connects to `hdfs://HOST[:PORT]`, or to a nameservice of hdfs-site.xml (in
-    /// `$HADOOP_CONF_DIR`). `hdfs://` alone is fs.defaultFS of core-site.xml.
+    /// `$HADOOP_CONF_DIR`). `hdfs://` alone means fs.defaultFS of core-site.xml.
     ///
     /// # Errors
-    /// InvalidArgument for another kind of URI. Unavailable if no namenode answers: at once, with
-    /// one line that names host and port.
+    /// InvalidArgument for another kind of URI. Unavailable if no namenode answers; the error names host and
+    /// port.
     pub async fn connect(uri: &str) -> Result<Self> {
         Self::connect_by(uri, HadoopConfig::load().map_err(|error| error.at("connect to", uri))?).await
     }
@@ -95,8 +95,8 @@ impl HdfsStore {
     }
 }
 
-/// Runs to its end even if the caller stops waiting. If it just opened a file to write, the drop of
-/// the result abandons and frees that file.
+/// Runs `work` to its end even if the caller stops waiting. If `work` opened a file to write, dropping its
+/// result abandons and frees that file.
 async fn uncancelled<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     match tokio::spawn(work).await {
         Ok(outcome) => outcome,
@@ -134,8 +134,8 @@ impl FileSystem for HdfsStore {
         stream::try_unfold(entries, move |entries| {
             let (path, shared) = (path.clone(), Arc::clone(&shared));
             async move {
-                // Only once: after an error the library's iterator is at its end, and a second try
-                // would make a short list look whole.
+                // Only one attempt: after an error, the library's iterator is at its end, so a second attempt
+                // would make a short list look complete.
                 let next = async { entries.next().await.transpose() };
                 let next = once(&shared.namenode.names(), Effect::Read, next).await;
                 let entry = next.map_err(|error| error.at("list", &path))?;
@@ -179,7 +179,7 @@ impl FileSystem for HdfsStore {
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
         let renamed = match () {
             () if from.is_root() => fail(ErrorKind::InvalidArgument, "the root can't be renamed"),
-            () if to.is_root() => fail(ErrorKind::AlreadyExists, "the root is there already"),
+            () if to.is_root() => fail(ErrorKind::AlreadyExists, "the root always exists"),
             () if from != to && from.contains(to) => {
                 fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself")
             }

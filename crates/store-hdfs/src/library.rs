@@ -11,15 +11,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, Result, fail};
 
-/// A large read is split into parts of this size, which are read at once: a single stream is a third slower
-/// (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
+/// A large read is split into parts of this size, which are read concurrently: a single stream is a third
+/// slower (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
 const PART_BYTES: usize = 1 << 20;
 
 /// An open file of the library.
 pub(super) struct LibraryFile {
     client: Client,
     path: String,
-    /// Replaced after a read failed at datanodes: the library's reader never asks those again.
+    /// Replaced after a read failed at datanodes, because the library's reader never tries those again.
     reader: Mutex<Arc<FileReader>>,
     length: u64,
 }
@@ -34,7 +34,7 @@ impl LibraryFile {
         self.length
     }
 
-    /// Exactly the bytes `range`, which must lie within the length: past the end the library
+    /// Exactly the bytes of `range`, which must lie within the length: past the end, the library
     /// panics.
     pub async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         let reader = self.reader();
@@ -45,7 +45,7 @@ impl LibraryFile {
         if !is_about_datanodes(&error) {
             return Err(from_library(error, Effect::Read));
         }
-        tracing::debug!(path = self.path, %error, "looking for the blocks anew");
+        tracing::debug!(path = self.path, %error, "locating the blocks again");
         self.reopen(&reader).await?;
         let again = read_parts(&self.reader(), &range).await;
         again.map_err(|error| from_library(error, Effect::Read))
@@ -70,7 +70,7 @@ impl LibraryFile {
 }
 
 async fn read_parts(reader: &FileReader, range: &Range<u64>) -> std::result::Result<Bytes, HdfsError> {
-    // Fits, since it is within the file's length, which the library holds in a usize as well.
+    // The cast can't overflow: the range is within the file's length, which the library has in a usize, too.
     let mut bytes = BytesMut::zeroed((range.end - range.start) as usize);
     let parts = bytes.chunks_mut(PART_BYTES).enumerate();
     let reads = parts.map(|(index, part)| read_part(reader, part, range.start as usize + index * PART_BYTES));
@@ -88,14 +88,14 @@ async fn read_part(
     let mut stream = std::pin::pin!(reader.read_range_stream(offset, part.len()));
     while let Some(packet) = stream.next().await.transpose()? {
         let Some((filled, rest)) = part.split_at_mut_checked(packet.len()) else {
-            return Err(HdfsError::DataTransferError("more bytes than asked for".to_owned()));
+            return Err(HdfsError::DataTransferError("more bytes than requested".to_owned()));
         };
         filled.copy_from_slice(&packet);
         part = rest;
     }
     match part.is_empty() {
         true => Ok(()),
-        false => Err(HdfsError::DataTransferError("fewer bytes than asked for".to_owned())),
+        false => Err(HdfsError::DataTransferError("fewer bytes than requested".to_owned())),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The trait's writer, by the library.
+//! The trait's writer, on top of the library's.
 
 use super::errors::{Effect, check_append, closed_writer, from_library};
 use super::recovery::Recoveries;
@@ -10,7 +10,7 @@ use strait_store::FileWriter;
 use strait_store::{Error, Result};
 use tokio::runtime::Handle;
 
-/// Writes through the library's pipeline.
+/// Writes a file through the library's pipeline.
 pub(super) struct LibraryWriter {
     /// None once it is closed.
     writer: Option<hdfs_native::file::FileWriter>,
@@ -37,7 +37,7 @@ impl LibraryWriter {
         Self { writer: Some(writer), user, path, position: 0, unflushed: false, client, recoveries, runtime }
     }
 
-    /// The same for a file that already has `position` bytes.
+    /// The same writer, for a file that already has `position` bytes.
     pub fn starting_at(mut self, position: u64) -> Self {
         self.position = position;
         self
@@ -64,7 +64,7 @@ impl FileWriter for LibraryWriter {
         Ok(())
     }
 
-    /// The library has no hflush: flush is hsync, the stronger of the two.
+    /// The library has no hflush, so a flush is an hsync, which guarantees more.
     async fn flush(&mut self) -> Result<Option<u32>> {
         self.sync().await
     }
@@ -96,7 +96,7 @@ impl FileWriter for LibraryWriter {
 
 impl Drop for LibraryWriter {
     fn drop(&mut self) {
-        // The library's writer first: its drop ends sending and renewing.
+        // Drop the library's writer first, which ends its sending and renewing.
         if self.writer.take().is_some() {
             let path = std::mem::take(&mut self.path);
             let user = std::mem::take(&mut self.user);

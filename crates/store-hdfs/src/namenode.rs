@@ -14,11 +14,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use strait_store::{Error, ErrorKind, Result, fail};
 
-/// Idle connections kept for the next call, over all users: enough for the busiest users, and few
+/// Idle connections kept for further calls of all users: enough for the busiest users, and few
 /// for a namenode.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 /// Hadoop's servers close a connection that is idle for 10 s (`ipc.client.connection.maxidletime`).
-/// Closing it earlier avoids a broken call.
+/// We close it earlier, so that no call breaks.
 const MAX_IDLE: Duration = Duration::from_secs(5);
 
 /// The namenode, or the namenodes of a nameservice, of which one is active.
@@ -42,12 +42,12 @@ impl Namenode {
         Self { addresses, active: AtomicUsize::new(0), idle: Mutex::default() }
     }
 
-    /// The addresses, for messages.
+    /// The addresses of the namenodes, for messages.
     pub fn names(&self) -> String {
         self.addresses.join(", ")
     }
 
-    /// Index of the namenode that answered last.
+    /// Index of the namenode that gave the latest answer.
     pub fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
@@ -57,8 +57,8 @@ impl Namenode {
         self.addresses.len() > 1
     }
 
-    /// Locations of `length` bytes from `offset`, and always the last block of a file under
-    /// construction.
+    /// Locations of `length` bytes from `offset`. For a file under construction, they always include the last
+    /// block.
     pub async fn locate(&self, user: &str, path: &str, offset: u64, length: u64) -> Result<LocatedBlocks> {
         let request = GetBlockLocationsRequest { path: path.to_owned(), offset, length };
         let answer: GetBlockLocationsResponse =
@@ -70,9 +70,9 @@ impl Namenode {
         self.call(user, "getFsStats", &Empty {}, Effect::Read, PATIENCE).await
     }
 
-    /// Whether it is in safe mode. Either it has just started and lacks reports of some blocks, or
-    /// an operator has ordered it. Any user may ask a namenode. Servers that don't tell (a
-    /// federation's router may not) count as not in safe mode.
+    /// Whether the namenode is in safe mode. It has just started and lacks reports of some blocks, or an
+    /// operator has ordered safe mode. Every user can query a namenode. A server that doesn't tell (such as
+    /// a federation's router) counts as not in safe mode.
     pub async fn is_in_safe_mode(&self, user: &str) -> Result<bool> {
         let request = SetSafeModeRequest { action: SAFEMODE_GET, checked: Some(true) };
         let told: Result<SetSafeModeResponse> =
@@ -86,7 +86,7 @@ impl Namenode {
         }
     }
 
-    /// The cluster's defaults. Called once, at start, so a missing namenode is an error at once.
+    /// The cluster's defaults. Called once, at the start, so that a missing namenode is an error at once.
     pub async fn server_defaults(&self, user: &str) -> Result<ServerDefaults> {
         let answer: GetServerDefaultsResponse =
             self.call(user, "getServerDefaults", &Empty {}, Effect::Read, Duration::ZERO).await?;
@@ -98,7 +98,7 @@ impl Namenode {
         self.call(user, "getFsStats", &Empty {}, Effect::Read, PATIENCE).await.map(|_: GetFsStatsResponse| ())
     }
 
-    /// Truncates the file; false while datanodes are still truncating the last block.
+    /// Truncates the file. Returns false while datanodes are still truncating the last block.
     pub async fn truncate(&self, user: &str, path: &str, new_length: u64) -> Result<bool> {
         let client_name = format!("strait-{}", uuid::Uuid::new_v4());
         let request = TruncateRequest { path: path.to_owned(), new_length, client_name };
@@ -107,7 +107,7 @@ impl Namenode {
         Ok(answer.done)
     }
 
-    /// Joins files of one directory.
+    /// Joins files of the same directory.
     pub async fn concat(&self, user: &str, target: &str, sources: Vec<String>) -> Result<()> {
         let request = ConcatRequest { target: target.to_owned(), sources };
         self.call(user, "concat", &request, Effect::Mutation, PATIENCE).await.map(|_: Empty| ())
@@ -124,8 +124,8 @@ impl Namenode {
         self.ask(effect, patience, |index, _| self.call_once(index, user, method, request, effect)).await
     }
 
-    /// Asks the active namenode by `attempt`, which gets its index and the number of the retry. If
-    /// another is active now, searches for it; if it is away, waits for it for at most `patience`.
+    /// Runs `attempt` with the index of the active namenode and the number of the retry. If another namenode
+    /// is active now, finds it. If none can be reached, retries for at most `patience`.
     pub async fn ask<A, F>(
         &self,
         effect: Effect,
@@ -190,8 +190,8 @@ impl Namenode {
         request: &Q,
         effect: Effect,
     ) -> std::result::Result<A, RpcError> {
-        // A kept connection may be closed by now, which only its next use reveals. That is fine for
-        // a call that can be repeated at once.
+        // The server may have closed a kept connection, which only its next use reveals. So only a call that
+        // can be repeated at once uses one.
         if effect == Effect::Read
             && let Some(mut connection) = self.take_idle(index, user)
         {
@@ -258,7 +258,7 @@ impl Namenode {
     }
 }
 
-/// The call belongs to another namenode of the nameservice.
+/// Whether the call belongs to another namenode of the nameservice.
 fn is_elsewhere(class: &str) -> bool {
     ["StandbyException", "ObserverRetryOnActiveException"].iter().any(|name| class.ends_with(name))
 }

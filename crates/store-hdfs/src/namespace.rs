@@ -40,8 +40,8 @@ impl Shared {
         }
     }
 
-    /// The namenode throws a bare IOException if file and directory don't fit together. The nodes
-    /// at both ends determine the exact error.
+    /// The namenode throws a plain IOException if file and directory don't fit together. The nodes
+    /// at both paths determine the exact error.
     async fn explain_rename(
         &self,
         who: &Principal,
@@ -84,7 +84,7 @@ impl Shared {
                 return fail(kind, "a directory has no replication");
             }
         }
-        // The owner last: after giving a file away, a user may not change it any more.
+        // Set the owner last: a user who has given a file away can't change it any more.
         if set.modified_ms.is_some() || set.accessed_ms.is_some() {
             self.call(who, change, |client| async move { client.set_times(path, modified, accessed).await })
                 .await?;
@@ -101,7 +101,7 @@ impl Shared {
 pub(super) fn checked_permission(permission: u32) -> Result<u32> {
     match permission {
         0..=MAX_PERMISSION => Ok(permission),
-        _ => fail(ErrorKind::InvalidArgument, "permission bits go up to 7777 (octal)"),
+        _ => fail(ErrorKind::InvalidArgument, "invalid mode: the maximum is 7777"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Reading ahead for callers that read in small pieces, one after the other.
+//! Reads ahead for callers that read in small pieces, one after the other.
 //!
-//! Such a reader gets *windows*: stretches of the file fetched whole, the next one while the caller
-//! still reads this one. A caller that reads at random gets exactly the requested bytes, so it
-//! doesn't pay for unused ones.
+//! For such a reader, this fetches *windows*: whole ranges of the file. It fetches the next window while the
+//! caller still reads the current one. For a caller that reads at random, it fetches exactly the requested
+//! bytes, so that no bytes are fetched in vain.
 
 use super::datanode::BlockStream;
 use super::replicas::Sequence;
@@ -18,26 +18,26 @@ use strait_store::budget::{Reserved, Share};
 use strait_store::{Error, Result};
 use tokio::sync::oneshot;
 
-/// The first window of a run: little is lost if the run is short.
+/// The first window of a run. It is small, so that little is lost if the run is short.
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 /// Windows double up to this. Two windows of 1 MiB in flight reach the speed of a stream
 /// (`docs/decisions/2026-11-21-hdfs-reads-without-the-library.md`).
 const LARGEST_WINDOW_BYTES: u64 = 1 << 20;
-/// The previous window (for callers slightly out of order), the current one, and the next one: at
-/// most 3 MiB a reader.
+/// The previous window (for callers that read slightly out of order), the current one, and the next one:
+/// at most 3 MiB per reader.
 const MAX_WINDOWS: usize = 3;
-/// A read is in sequence if it begins at most this far after the end of the one before. Several
-/// small reads may be in flight, in any order.
+/// A read is in sequence if it begins at most this far after the end of the previous one. So several
+/// small reads can be in flight, in any order.
 const MAX_GAP_BYTES: u64 = 256 << 10;
-/// From this length on, a read is its own window: the caller reads ahead itself by large requests.
+/// A read of at least this length is its own window, because its caller itself reads ahead in large requests.
 const LARGE_READ_BYTES: u64 = 1 << 20;
 /// Share of the readers' memory that a stream takes while it waits for the next fetch. It covers
-/// the rest of a packet, and the kernel's received bytes. It also limits such streams to 256 for
-/// one user's open files. Each stream holds a thread of its datanode, which has 4,096 by default for
-/// the whole cluster's clients.
+/// the rest of a packet, and the bytes that the kernel has received. It also limits such streams to 256
+/// for one user's open files. Each stream occupies a thread of its datanode, which has 4,096 by default
+/// for all clients of the cluster.
 const STREAM_BYTES: u64 = 128 << 10;
 
-/// Bytes being fetched, for all callers that wait for them.
+/// A running fetch, shared by all callers that wait for its bytes.
 type Fetch = Shared<BoxFuture<'static, std::result::Result<Bytes, Arc<Error>>>>;
 
 /// The windows of one reader.
@@ -48,14 +48,14 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Reads `source` ahead, with the memory that `memory` grants.
+    /// Reads ahead in `source`, with memory from `memory`.
     pub fn new(source: Source, memory: Arc<Share>) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         memory.register(Arc::downgrade(&state), give_up);
         Self { source: Arc::new(source), memory, state }
     }
 
-    /// Bytes of the file.
+    /// The length of the file.
     pub fn length(&self) -> u64 {
         self.source.length()
     }
@@ -65,7 +65,7 @@ impl ReadAhead {
         self.source.identity()
     }
 
-    /// The bytes `range`, which lies within the file.
+    /// The bytes of `range`, which must lie within the file.
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         let plan = {
             let begin = |window, link| fetch(&self.source, window, link);
@@ -82,7 +82,7 @@ impl ReadAhead {
             let bytes = match data.await {
                 Ok(bytes) => bytes,
                 Err(error) => {
-                    // Cleared, so that the next caller tries again.
+                    // Drop the windows, so that the next caller tries again.
                     self.lock().windows.clear();
                     return Err(again(&error));
                 }
@@ -90,8 +90,8 @@ impl ReadAhead {
             let begin = range.start.max(window.start) - window.start;
             let end = range.end.min(window.end) - window.start;
             let piece = bytes.slice(begin as usize..end as usize);
-            // A slice keeps its whole window in memory as long as its receiver has it. So a smaller
-            // piece is copied instead.
+            // A slice keeps its whole window in memory for as long as its receiver has it. So a small piece
+            // is copied instead.
             if piece.len() as u64 == range.end - range.start && piece.len() >= bytes.len() / 2 {
                 return Ok(piece);
             }
@@ -100,7 +100,7 @@ impl ReadAhead {
         Ok(whole.freeze())
     }
 
-    /// Fetches only what is asked for, from now on.
+    /// From now on, fetches only requested bytes.
     pub fn stop(&self) {
         let mut state = self.lock();
         *state = State { stopped: true, ..State::default() };
@@ -113,7 +113,7 @@ impl ReadAhead {
 
 /// Drops the bytes read ahead, if the last read was at least `idle` ago.
 fn give_up<F>(state: &Mutex<State<F>>, idle: Duration) {
-    // The holder of the lock is about to read.
+    // If another thread has the lock, it is about to read, so the file isn't idle.
     if let Ok(mut state) = state.try_lock()
         && state.last_read.elapsed() >= idle
     {
@@ -122,7 +122,7 @@ fn give_up<F>(state: &Mutex<State<F>>, idle: Duration) {
     }
 }
 
-/// Begins to fetch at once. If all waiters drop it, the fetch stops.
+/// Begins a fetch at once. The fetch stops when all waiting callers have dropped it.
 fn fetch(source: &Arc<Source>, range: Range<u64>, link: Link) -> Fetch {
     let source = Arc::clone(source);
     let task = AbortOnDrop(tokio::spawn(async move {
@@ -132,7 +132,7 @@ fn fetch(source: &Arc<Source>, range: Range<u64>, link: Link) -> Fetch {
         }
         let outcome = source.fetch_in_sequence(range, &mut sequence).await;
         if let (Some(after), Some(stream)) = (link.after, sequence.stream) {
-            // If no fetch follows, the stream ends here.
+            // If no fetch follows, the send fails, and the stream ends here.
             let _ = after.send(stream);
         }
         outcome
@@ -156,21 +156,21 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// The same error for each of several callers.
+/// A copy of the error, since several callers get it.
 fn again(error: &Arc<Error>) -> Error {
     Error::new(error.kind(), error.message().to_owned())
         .with_retry_safe(error.retry_safe())
         .caused_by(Arc::clone(error))
 }
 
-/// The fetches of a run, one after the other on one stream from the datanode: each passes it to the
-/// next. Between fetches the stream waits, and the datanode with it.
+/// The fetches of a run, which use one stream from the datanode one after the other: each passes the
+/// stream to the next. Between two fetches, the stream waits, and so does the datanode.
 #[derive(Default)]
 struct Chain {
-    /// End of the last fetch; none before the first.
+    /// End of the latest fetch. None before the first.
     end: Option<u64>,
     stream: Option<oneshot::Receiver<BlockStream>>,
-    /// Memory of that stream.
+    /// Memory reserved for that stream.
     memory: Option<Reserved>,
 }
 
@@ -182,8 +182,8 @@ struct Link {
 }
 
 impl Chain {
-    /// Adds a fetch. The first of a chain may be the only one, so it requests no more than it needs
-    /// from the datanode. A fetch without memory for the stream does the same.
+    /// Adds a fetch. The first one of a chain may be the only one, so it requests no more from the datanode
+    /// than it needs. So does a fetch without memory for the stream.
     fn add(&mut self, range: &Range<u64>, reserve: impl Fn(u64) -> Option<Reserved>) -> Link {
         let follows = self.end == Some(range.start);
         let memory = self.memory.take().filter(|_| follows);
@@ -196,29 +196,29 @@ impl Chain {
     }
 }
 
-/// The way to answer a read.
+/// How to answer a read.
 enum Plan<F> {
     /// From these windows.
     Windows(Vec<(Range<u64>, F)>),
-    /// By a fetch of exactly this range, in sequence with others.
+    /// By a fetch of exactly this range, which continues the stream of earlier ones.
     Own(F),
-    /// By a fetch of its own.
+    /// By a separate fetch.
     Direct,
 }
 
-/// Decides which windows to fetch, and when: free of I/O, for any kind of fetch `F`.
+/// Decides which windows to fetch, and when. It does no I/O, and works for any kind of fetch `F`.
 struct State<F> {
-    /// Next to each other, in order.
+    /// Adjacent windows, in order.
     windows: VecDeque<Window<F>>,
     chain: Chain,
     /// End of the run of reads so far.
     run_end: u64,
-    /// End of the last read out of sequence: a read from there begins a new run.
+    /// End of the latest read out of sequence. A read from there begins a new run.
     stray_end: Option<u64>,
     /// Length of the next window.
     window_length: u64,
     last_read: Instant,
-    /// The caller reads ahead itself.
+    /// Whether the caller reads ahead itself.
     stopped: bool,
 }
 
@@ -243,7 +243,7 @@ impl<F> Default for State<F> {
 }
 
 impl<F: Clone> State<F> {
-    /// Decides how to read `range`; `begin` starts a fetch, `reserve` finds memory for a window.
+    /// Decides how to read `range`. `begin` starts a fetch; `reserve` takes memory for a window.
     fn plan(
         &mut self,
         range: &Range<u64>,
@@ -283,7 +283,7 @@ impl<F: Clone> State<F> {
             .map(|window| (window.range.clone(), window.data.clone()));
         let windows: Vec<_> = windows.collect();
 
-        // The first read of a run may be the only one: no next window yet.
+        // The first read of a run may be the only one, so it fetches no next window yet.
         let last_end = self.windows.back().map_or(range.start, |window| window.range.end);
         let in_last = self.windows.back().is_some_and(|window| window.range.start < range.end);
         if hit && in_last {
@@ -294,12 +294,12 @@ impl<F: Clone> State<F> {
         }
         match last_end >= range.end {
             true => Plan::Windows(windows),
-            // The memory didn't suffice for all of it.
+            // The memory didn't suffice for the whole range.
             false => Plan::Direct,
         }
     }
 
-    /// Begins windows until one contains the byte before `end`, as far as there is memory for them.
+    /// Begins windows until one of them contains the byte before `end`, as long as there is memory for them.
     fn extend_to(
         &mut self,
         start: u64,
@@ -312,7 +312,7 @@ impl<F: Clone> State<F> {
         while from < end.min(file_length) {
             let range = from..from.saturating_add(self.window_length).min(file_length);
             let Some(memory) = reserve(range.end - range.start) else {
-                // Smaller windows, so that the memory suffices for more readers.
+                // Try a smaller window, so that the memory suffices for more readers.
                 if self.windows.front().is_some_and(|window| window.range.end <= start) {
                     self.windows.pop_front();
                 } else if self.window_length == FIRST_WINDOW_BYTES {

@@ -1,8 +1,8 @@
 //! Frees an abandoned file, so that it can be written again.
 //!
-//! If a writer dies, the namenode frees its file only if another client wants it after the soft limit, or else
-//! after the hard limit; and never while the same client renews its lease for other files. This process knows its
-//! own abandoned writers, so it frees their files at once, in the background.
+//! If a writer dies, the namenode frees the file at the soft limit if another client wants it, and otherwise
+//! at the hard limit. It never frees the file while the same client renews its lease for other files. This
+//! process knows its own abandoned writers, so it frees their files at once, in the background.
 
 use super::errors::{Effect, from_library, is_about_the_namenode};
 use super::retry::{Backoff, LONGEST_PAUSE};
@@ -17,19 +17,20 @@ use tokio::time::{Instant, timeout};
 
 /// An abandoned file is writable again within this time. It covers the namenode's soft limit for a writer
 /// whose whole process died (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`, 60 s), and the time in which datanodes
-/// agree on the length. If that process left more files, the namenode renews its lease when it recovers one
-/// (`FSNamesystem.internalReleaseLease`), and each of the others takes as long again.
+/// agree on the length. If that process left several files, the namenode renews their lease whenever it
+/// recovers one of them (`FSNamesystem.internalReleaseLease`). So each further file takes as long again.
 pub(super) const RECOVERY_LIMIT: Duration = Duration::from_secs(90);
 
-/// A recovery waits for a namenode that is away for at most this time, longer than any outage that a
-/// process survives. The lease of the file lives as long as its holder writes other files.
+/// A recovery waits at most this long for a namenode that can't be reached: longer than any outage that this
+/// process survives. Giving up earlier could leave a file open, since its lease lives for as long as its
+/// holder writes other files.
 pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 
-/// Time that users wait for the recovery of another user's file at the path that they want. Most take less. Later the
-/// namenode refuses them, if the file is still there.
+/// Time for which a user waits for the recovery of another user's file at the path. Most recoveries take
+/// less. After that, the namenode rejects the user's request if the file is still open.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(5);
 
-/// Recoveries that ask the namenode at a time. The others queue: each dropped writer may cause one.
+/// Recoveries that call the namenode at the same time. Others queue, since each dropped writer may cause one.
 const MOST_AT_A_TIME: usize = 16;
 
 /// The running recoveries, by path.
@@ -43,9 +44,9 @@ pub(super) struct Recoveries {
 struct Running {
     /// The user whose writer left the file.
     user: String,
-    /// Ends with the recovery.
+    /// Closed at the end of the recovery.
     end: watch::Receiver<()>,
-    /// It would also cut off a new file at the path.
+    /// Whether the recovery would also close a new file at the path.
     by_path: bool,
 }
 
@@ -56,8 +57,8 @@ impl Default for Recoveries {
 }
 
 impl Recoveries {
-    /// Recovers `path`, which a writer of the library's `client` left open. If another program has put its file
-    /// there, which it writes now, that one is cut off: the library names files by their paths.
+    /// Recovers `path`, which a writer of the library's `client` left open. The library names files by their
+    /// paths. So if another program has a new file open there, that file's writer loses it.
     pub fn run_by_library(self: &Arc<Self>, client: Client, user: String, path: String, runtime: &Handle) {
         let (at, recoveries) = (path.clone(), Arc::clone(self));
         let recovery = async move {
@@ -69,8 +70,8 @@ impl Recoveries {
         self.spawn((user, path), true, recovery, runtime);
     }
 
-    /// Runs the recovery of the file that `user` had at `path`, for which others wait. It must leave another file
-    /// there alone.
+    /// Runs the recovery of the file that `user` had at `path`, for which others can wait. `recovery` must
+    /// not affect another file there.
     pub fn run(
         self: &Arc<Self>,
         user: String,
@@ -94,7 +95,7 @@ impl Recoveries {
         runtime.spawn(async move {
             recovery.await;
             let mut running = recoveries.lock();
-            // A later recovery of the same path has an entry of its own.
+            // A later recovery of the same path has its own entry.
             if running.get(&path).is_some_and(|entry| entry.end.same_channel(&end)) {
                 running.remove(&path);
             }
@@ -103,8 +104,8 @@ impl Recoveries {
         });
     }
 
-    /// Waits for a running recovery of `path` before `user` opens it: the namenode would mistake the user's new writer
-    /// for the abandoned one. For [`RECOVERY_LIMIT`] at most, and less for another user's recovery.
+    /// Waits for a running recovery of `path` before `user` opens it: the namenode would take the user's new
+    /// writer for the abandoned one. Waits at most [`RECOVERY_LIMIT`], and less for another user's recovery.
     pub async fn wait(&self, user: &str, path: &str) {
         let running = self.lock().get(path).cloned();
         if let Some(running) = running {
@@ -112,7 +113,7 @@ impl Recoveries {
         }
     }
 
-    /// The same before a creation that replaces the file. Most recoveries don't concern the new one.
+    /// As [`Self::wait`], for a creation that replaces the file. Most recoveries don't affect a new file.
     pub async fn wait_to_replace(&self, user: &str, path: &str) {
         let running = self.lock().get(path).filter(|running| running.by_path).cloned();
         if let Some(running) = running {
@@ -120,8 +121,8 @@ impl Recoveries {
         }
     }
 
-    /// Repeats `ask` until the file at `path` is recovered, for [`RECOVERY_LIMIT`] at most. Outages of the namenode
-    /// don't count, up to [`OUTAGE_LIMIT`].
+    /// Repeats `ask` until the file at `path` is recovered, for at most [`RECOVERY_LIMIT`]. Time in which the
+    /// namenode can't be reached doesn't count, up to [`OUTAGE_LIMIT`].
     pub async fn until_recovered<F>(&self, path: &str, ask: impl Fn() -> F)
     where
         F: Future<Output = Result<bool>>,
@@ -130,26 +131,26 @@ impl Recoveries {
         let end = Instant::now() + OUTAGE_LIMIT;
         loop {
             let answer = {
-                // Never closed.
+                // The semaphore is never closed.
                 let _place = self.asking.acquire().await;
                 ask().await
             };
             match answer {
                 Ok(true) => return,
-                // Removed or renamed meanwhile: there is nothing to recover.
+                // The file was removed or renamed, so there is nothing to recover.
                 Err(error) if error.kind() == ErrorKind::NotFound => return,
                 Ok(false) => {}
                 Err(error) if is_about_the_namenode(error.kind()) && Instant::now() < end => {
                     tracing::debug!(path, %error, "lease recovery waits for the namenode");
                     backoff = Backoff::starting_at(LONGEST_PAUSE, RECOVERY_LIMIT);
                 }
-                Err(error) => tracing::debug!(path, %error, "lease recovery goes on"),
+                Err(error) => tracing::debug!(path, %error, "lease recovery continues"),
             }
             if !backoff.pause().await {
                 return tracing::warn!(
                     path,
-                    "an abandoned file is still open after {} s; the namenode frees it after its holder has closed \
-                     all other files; hdfs debug recoverLease -path PATH frees it now",
+                    "an abandoned file is still open after {} s; the namenode frees it after its holder has \
+                     closed all other files; hdfs debug recoverLease -path PATH frees it now",
                     RECOVERY_LIMIT.as_secs()
                 );
             }
@@ -164,7 +165,7 @@ impl Recoveries {
 impl Running {
     async fn wait(mut self, user: &str) {
         let limit = if self.user == user { RECOVERY_LIMIT } else { WAIT_FOR_OTHERS };
-        // The end of the recovery drops the sender, which ends this.
+        // The end of the recovery drops the sender, which ends this loop.
         let ended = async { while self.end.changed().await.is_ok() {} };
         let _ = timeout(limit, ended).await;
     }

@@ -10,22 +10,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use strait_store::Result;
 
-/// Time that a datanode may be silent while others have the block too: a busy disk or a pause for
+/// Longest permitted silence of a datanode if others have the block, too. A busy disk or a pause for
 /// garbage collection seldom takes longer. If no other datanode gives the bytes, a silent one is
-/// asked again, with full patience.
+/// tried again, with full patience.
 const SHORT_PATIENCE: Duration = Duration::from_secs(4);
 
-/// State by which a read continues an earlier one.
+/// State with which a read continues an earlier one.
 #[derive(Default)]
 pub(super) struct Sequence {
     /// The stream of the previous read.
     pub stream: Option<BlockStream>,
-    /// Another read will follow, so requests extend to the ends of blocks.
+    /// Whether another read will follow. Then requests extend to the end of the block.
     pub goes_on: bool,
 }
 
-/// Appends the bytes `range` of the block to `into`. Each replica continues where the one before
-/// failed. Leaves in `sequence` a stream for the next read.
+/// Appends the bytes of `range` of the block to `into`. If a replica fails, the next one continues from
+/// there. Leaves a stream for the next read in `sequence`.
 pub(super) async fn fetch(
     datanodes: &Datanodes,
     block: &Arc<Block>,
@@ -48,8 +48,8 @@ pub(super) async fn fetch(
                 sequence.stream = stream;
                 return Ok(());
             }
-            // A datanode ends the stream of a reader that pauses for minutes, or was restarted
-            // meanwhile. Neither shows that it fails now.
+            // A datanode ends the stream if the reader pauses for minutes, or if the datanode restarts.
+            // Neither means that the datanode fails now.
             Err(error) if !is_silent(&error) && error.kind() != io::ErrorKind::InvalidData => {
                 turns.waiting.push_front(turn);
             }
@@ -80,7 +80,7 @@ pub(super) async fn fetch(
     Err(failures.into_error())
 }
 
-/// Reads the wanted bytes, and returns the stream if it has more.
+/// Reads the wanted bytes. Returns the stream if it has more.
 async fn finished(
     datanodes: &Datanodes,
     mut stream: BlockStream,
@@ -96,7 +96,7 @@ fn is_silent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut
 }
 
-/// The replicas to ask, in order.
+/// The replicas to try, in order.
 struct Turns {
     waiting: VecDeque<Turn>,
 }
@@ -112,7 +112,7 @@ impl Turns {
         Self { waiting: replicas.into_iter().map(|address| Turn { address, patience }).collect() }
     }
 
-    /// Removes this replica's turn, at any position. It may have left the block's replicas since.
+    /// Removes this replica's turn from any position. The replica may no longer be one of the block's.
     fn of(&mut self, address: &Arc<str>) -> Turn {
         let index = self.waiting.iter().position(|turn| turn.address == *address);
         let turn = index.and_then(|index| self.waiting.remove(index));
@@ -142,19 +142,19 @@ mod tests {
 
     const LENGTH: usize = 300_000;
     const PACKET_BYTES: usize = 50_000;
-    /// Longer than one or two short patiences with a busy machine's delays, and far shorter than a
-    /// long one.
+    /// Longer than one or two short patiences with the delays of a busy machine, and much shorter than a
+    /// full one.
     const SOON: Duration = Duration::from_secs(25);
 
     /// A datanode's behaviour in each operation.
     #[derive(Clone, Copy)]
     enum Manner {
         Serves,
-        /// Accepts the connection, and does no more.
+        /// Accepts the connection, but never answers.
         IsMute,
-        /// Falls silent after so many packets.
+        /// Falls silent after this many packets.
         FallsSilent(usize),
-        /// Ends the connection after so many packets.
+        /// Ends the connection after this many packets.
         Leaves(usize),
         /// Answers, but after the short patience has passed.
         IsSlow,

@@ -1,4 +1,4 @@
-//! Time for which a namenode may be away before its callers get an error.
+//! Time for which a namenode may be unreachable before its callers get an error.
 
 use super::errors::{Effect, from_library};
 use hdfs_native::HdfsError;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// A restart or a failover takes seconds to tens of seconds. After a longer wait callers get an
-/// error.
+/// Callers get an error after this time. Most outages are shorter: a restart or a failover takes seconds to
+/// tens of seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// First pause between two tries; doubles up to [`LONGEST_PAUSE`].
+/// First pause between two attempts; doubles up to [`LONGEST_PAUSE`].
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Short enough to notice soon that a namenode is back.
+/// Longest pause. Short enough to notice soon that a namenode is back.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Pauses that grow, up to a deadline.
 #[derive(Debug)]
 pub(super) struct Backoff {
-    /// Tries that follow without a pause.
+    /// Number of attempts that follow without a pause.
     at_once: u32,
     pause: Duration,
     deadline: Instant,
 }
 
 impl Backoff {
-    /// Ends `patience` from now.
+    /// Pauses that end after `patience` from now.
     pub fn within(patience: Duration) -> Self {
         Self::starting_at(FIRST_PAUSE, patience)
     }
@@ -35,17 +35,17 @@ impl Backoff {
         Self { at_once: 0, pause, deadline: Instant::now() + patience }
     }
 
-    /// The same, with `tries` that need no pause before them.
+    /// The same, but the first `tries` attempts need no pause before them.
     pub fn at_once(self, tries: u32) -> Self {
         Self { at_once: tries, ..self }
     }
 
-    /// The time at which the tries end.
+    /// The time after which no attempt begins.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Waits, and returns whether there is time for another try.
+    /// Pauses, and returns whether there is time for another attempt.
     pub async fn pause(&mut self) -> bool {
         if self.at_once > 0 {
             self.at_once -= 1;
@@ -60,8 +60,8 @@ impl Backoff {
     }
 }
 
-/// Runs one of the library's calls to the namenode. Repeats it while the namenode reports that it
-/// isn't ready yet, and never for longer than [`PATIENCE`]. (The library itself retries failed
+/// Runs a call of the library to the namenode. Repeats it while the namenode answers that it
+/// isn't ready yet, but for no longer than [`PATIENCE`]. (The library itself retries failed
 /// connections.)
 pub(super) async fn with_patience<T, F>(
     namenodes: &str,
@@ -84,7 +84,7 @@ where
     }
 }
 
-/// [`with_patience`] for a call that can't be repeated.
+/// As [`with_patience`], for a call that can't be repeated.
 pub(super) async fn once<T>(
     namenodes: &str,
     effect: Effect,
@@ -96,12 +96,12 @@ pub(super) async fn once<T>(
     }
 }
 
-/// The namenode was reached, and refused the call for now without executing it.
+/// Whether the namenode was reached, but temporarily refused the call without executing it.
 fn refuses_for_now(error: &HdfsError) -> bool {
     matches!(error, HdfsError::RPCError(class, _) if is_passing(class))
 }
 
-/// Java exceptions for temporary conditions.
+/// Whether a Java exception means a temporary condition.
 pub(super) fn is_passing(class: &str) -> bool {
     ["RetriableException", "SafeModeException"].iter().any(|name| class.ends_with(name))
 }
@@ -114,7 +114,7 @@ fn no_answer(namenodes: &str, effect: Effect) -> Error {
     Error::new(kind, format!("namenode {namenodes} doesn't answer within {} s", PATIENCE.as_secs()))
 }
 
-/// Adds the namenode's name to errors that don't have it.
+/// Adds the namenode's name to errors of connections.
 fn naming(namenodes: &str, error: Error) -> Error {
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::TimedOut => {

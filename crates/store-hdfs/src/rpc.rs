@@ -1,9 +1,9 @@
-//! The parts of Hadoop's RPC that a few calls need: version 9, protocol buffers, authentication
-//! SIMPLE (the server believes the user's name).
+//! The parts of Hadoop's RPC that a few calls need: version 9, protocol buffers, SIMPLE authentication
+//! (the server trusts the user name that the client sends).
 //!
 //! ```text
 //! connection:  "hrpc" 9 0 0, then frames
-//! frame:       u32 length, messages each with a varint length before it
+//! frame:       u32 length, then messages, each preceded by its length as a varint
 //! call:        RpcRequestHeader RequestHeader request
 //! answer:      RpcResponseHeader answer
 //! ```
@@ -24,14 +24,14 @@ pub(super) const CLIENT_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.Client
 /// The datanode's protocol for clients.
 pub(super) const DATANODE_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
 
-/// A reachable machine answers within milliseconds; one that takes longer is down.
+/// Time limit for a connection. A reachable machine accepts one within milliseconds, so a slower one is down.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longer than a namenode's usual pause for garbage collection, and short enough to ask two
-/// namenodes within a caller's patience.
+/// Time limit for an answer. It is longer than a namenode's usual pause for garbage collection, but short
+/// enough to try two namenodes within a caller's patience.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest answer accepted: a file of 10,000 blocks (the namenode's own limit) with three replicas
-/// each has under 10 MB of locations.
+/// Longest answer accepted. For a file of 10,000 blocks (the namenode's own limit) with three replicas
+/// each, the locations take less than 10 MB.
 pub(super) const MAX_ANSWER_BYTES: u32 = 16 << 20;
 
 /// Sent first: magic, version, service class, authentication (none).
@@ -99,7 +99,7 @@ impl Connection {
         let header = rpc_header(call_id, &self.client_id, 0);
         let call = frame(&[&header, &request_header(self.protocol, method), request]);
         let sent = self.stream.write_all(&call).await;
-        // If the server has closed the connection, its reason may be there.
+        // If the server has closed the connection, the reason may have arrived.
         let answer = read_frame(&mut self.stream).await;
         let mut answer = match sent {
             Ok(()) => answer?,
@@ -110,7 +110,7 @@ impl Connection {
         let answers_another = i64::from(header.call_id) != i64::from(call_id);
         let mut answer = decode_answer(header, answer)?;
         if answers_another {
-            return Err(RpcError::Malformed("it answers another call".to_owned()));
+            return Err(RpcError::Malformed("it has another call's number".to_owned()));
         }
         A::decode_length_delimited(&mut answer).map_err(malformed)
     }
@@ -120,7 +120,7 @@ impl Connection {
 pub(super) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, RpcError> {
     let length = stream.read_u32().await.map_err(RpcError::Broken)?;
     if length > MAX_ANSWER_BYTES {
-        // Not a length, in most cases.
+        // In most cases, these bytes aren't a length.
         let why = match &length.to_be_bytes() {
             b"HTTP" => {
                 "it speaks HTTP; the port for RPC is that of fs.defaultFS, often 8020 or 9000".to_owned()
@@ -129,7 +129,7 @@ pub(super) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Result<
         };
         return Err(RpcError::Malformed(why));
     }
-    // The buffer grows with received bytes, not with the claimed length.
+    // The buffer grows with the received bytes, not with the claimed length.
     let mut bytes = Vec::new();
     stream.take(u64::from(length)).read_to_end(&mut bytes).await.map_err(RpcError::Broken)?;
     match bytes.len() == length as usize {
@@ -219,7 +219,7 @@ mod tests {
             let mut some = [0; 16];
             let _ = stream.read(&mut some).await;
             let _ = stream.write_all(&answer).await;
-            // Waits until the client is done: a reset could overtake the answer.
+            // Wait until the client is done: a reset could arrive before the answer is read.
             let _ = stream.shutdown().await;
             while stream.read(&mut some).await.is_ok_and(|read| read > 0) {}
         });

@@ -1,4 +1,4 @@
-//! State of all operations: the connections to the cluster.
+//! The state that all operations share: the connections to the cluster.
 
 use super::clients::Clients;
 use super::config::{ChecksumMode, HadoopConfig};
@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub datanodes: Arc<Datanodes>,
     pub recoveries: Arc<Recoveries>,
     pub checksum_mode: ChecksumMode,
-    /// The users as lease holders, for writers.
+    /// The lease holders of all users, for writers.
     pub holders: Holders,
     /// Settings of writers. None if the adapter's own calls can't be made.
     pub write_settings: Option<Arc<Settings>>,
@@ -36,8 +36,8 @@ impl Shared {
     pub async fn connect(uri: &str, config: HadoopConfig) -> Result<Self> {
         let authority = authority_of(uri, &config)?;
         let checksum_mode = config.checksum_mode()?;
-        let namenodes = config.namenodes(authority)?;
-        let clients = Arc::new(Clients::new(authority, &namenodes, &config));
+        let namenodes = config.namenodes(&authority)?;
+        let clients = Arc::new(Clients::new(&authority, &namenodes, &config));
         let namenode = Arc::new(Namenode::new(namenodes));
         let (secured, write_settings) = match config.secured() {
             Some(reason) => {
@@ -66,7 +66,7 @@ impl Shared {
         Ok(Self { clients, namenode, datanodes, recoveries, checksum_mode, holders, write_settings, secured })
     }
 
-    /// One call of the library to the namenode, with patience.
+    /// Makes one call of the library to the namenode, by [`with_patience`].
     pub async fn call<T, F>(
         &self,
         who: &Principal,
@@ -84,7 +84,7 @@ impl Shared {
         outcome
     }
 
-    /// Makes the next calls begin with the active namenode.
+    /// Finds the active namenode in the background, so that further calls begin with it.
     fn look_for_active(&self) {
         if self.secured.is_none() && self.namenode.is_one_of_many() {
             let (namenode, clients) = (Arc::clone(&self.namenode), Arc::clone(&self.clients));
@@ -107,20 +107,21 @@ impl Shared {
 }
 
 /// The part of `hdfs://AUTHORITY/` that names the namenode. If there is none, the configuration names it.
-fn authority_of<'a>(uri: &'a str, config: &'a HadoopConfig) -> Result<&'a str> {
+fn authority_of(uri: &str, config: &HadoopConfig) -> Result<String> {
     let wrong = |why| fail(ErrorKind::InvalidArgument, why);
     let Some(rest) = uri.strip_prefix("hdfs://") else { return wrong("an HDFS URI begins with hdfs://") };
     match rest.strip_suffix('/').unwrap_or(rest) {
         "" => config.default_authority(),
         authority if authority.contains(['/', '?', '#']) => {
-            wrong("a store is a whole HDFS: the URI ends after host and port")
+            wrong("a store is a whole HDFS: the URI must end after host and port")
         }
-        authority if authority.contains('@') => wrong("the URI can't name a user; users log in"),
-        authority => Ok(authority),
+        authority if authority.contains('@') => wrong("a URI names no user; give the user with --user"),
+        authority => Ok(authority.to_owned()),
     }
 }
 
-/// An error if the namenode lets a user in without Kerberos: the library would do without it, and without protection.
+/// Returns an error if the namenode accepts a user without Kerberos: then the library wouldn't use it either,
+/// and would have no protection.
 async fn refuse_simple(namenode: &Namenode, user: &str) -> Result<()> {
     match timeout(CONNECT_TIMEOUT, namenode.server_defaults(user)).await {
         Ok(Ok(_)) => fail(
@@ -131,12 +132,12 @@ async fn refuse_simple(namenode: &Namenode, user: &str) -> Result<()> {
                 namenode.names()
             ),
         ),
-        // It demands Kerberos, or isn't there, which the library's call tells.
+        // The namenode demands Kerberos, or isn't there. The library's call will show that.
         _ => Ok(()),
     }
 }
 
-/// One call by the library, which times out late; at start-up this limits the wait.
+/// Makes one call by the library, to check the connection. The library's own timeout is too long for a start.
 async fn check_by_library(client: &Client, namenodes: &str) -> Result<()> {
     match timeout(CONNECT_TIMEOUT, client.get_file_info("/")).await {
         Ok(answer) => answer.map(drop).map_err(|error| from_library(error, Effect::Read)),

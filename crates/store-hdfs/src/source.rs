@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Error, ErrorKind, Result, fail};
 
-/// Times that a read asks for the blocks again: once for replicas that moved, and once for a
+/// Number of times that a read locates the blocks again: once for replicas that moved, and once for a
 /// pipeline that is being rebuilt.
 const FRESH_LOOKS: usize = 2;
 
@@ -22,7 +22,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The length visible when the file was opened.
+    /// The length that was visible when the file was opened.
     pub fn length(&self) -> u64 {
         match self {
             Self::Datanodes(file) => file.length,
@@ -30,8 +30,8 @@ impl Source {
         }
     }
 
-    /// The first block's id, which it keeps when it is finished, moved and appended to. None from
-    /// the library, and for an empty file.
+    /// The first block's id, which doesn't change when the block is finished, moved or appended to. None for
+    /// an empty file, or if the library reads.
     pub fn identity(&self) -> Option<Bytes> {
         match self {
             Self::Datanodes(file) => {
@@ -42,12 +42,12 @@ impl Source {
         }
     }
 
-    /// Exactly the bytes `range`, which lies within the length.
+    /// Exactly the bytes of `range`, which must lie within the length.
     pub async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         self.fetch_in_sequence(range, &mut Sequence::default()).await
     }
 
-    /// The same; leaves in `sequence` a stream for the next read.
+    /// As [`Self::fetch`], but leaves a stream for the next read in `sequence`.
     pub async fn fetch_in_sequence(&self, range: Range<u64>, sequence: &mut Sequence) -> Result<Bytes> {
         match self {
             Self::Datanodes(file) => file.fetch(range, sequence).await,
@@ -72,7 +72,7 @@ impl DatanodesFile {
     }
 
     async fn fetch(&self, range: Range<u64>, sequence: &mut Sequence) -> Result<Bytes> {
-        // The caller bounds the range, also by the length.
+        // The caller limits the range, also to the length.
         let mut bytes = BytesMut::with_capacity((range.end - range.start) as usize);
         let mut looks = 0;
         loop {
@@ -82,14 +82,14 @@ impl DatanodesFile {
             }
             let blocks = self.blocks();
             let Some(block) = blocks.at(position) else {
-                return fail(ErrorKind::Internal, format!("no block holds byte {position}"));
+                return fail(ErrorKind::Internal, format!("no block contains byte {position}"));
             };
             let within = position - block.offset..range.end.min(block.end()) - block.offset;
             match replicas::fetch(&self.shared.datanodes, block, within, sequence, &mut bytes).await {
                 Ok(()) => {}
                 Err(error) if looks < FRESH_LOOKS => {
                     looks += 1;
-                    tracing::debug!(path = self.path, %error, "looking for the blocks anew");
+                    tracing::debug!(path = self.path, %error, "locating the blocks again");
                     if !self.refresh(&blocks).await? {
                         return Err(error);
                     }
@@ -103,7 +103,7 @@ impl DatanodesFile {
         Arc::clone(&self.blocks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks the namenode for the present blocks, and returns whether they have changed.
+    /// Gets the present blocks from the namenode. Returns whether they have changed.
     async fn refresh(&self, failed: &Arc<Blocks>) -> Result<bool> {
         if !Arc::ptr_eq(failed, &self.blocks()) {
             return Ok(true);
@@ -111,9 +111,9 @@ impl DatanodesFile {
         let fresh = self.shared.blocks(&self.user, &self.path).await?;
         let fresh = fresh.filter(|fresh| fresh.are_of_the_same_file(failed));
         let fresh = match fresh {
-            // The reader needs the bytes that it saw at first. Later looks may have seen more.
+            // The reader needs the bytes that were visible at the open. Later lookups may have shown more.
             Some(fresh) if fresh.length() >= self.length => fresh,
-            // A pipeline is being rebuilt, or the file is recovered from its writer.
+            // A pipeline is being rebuilt, or the file is being recovered from its writer.
             Some(fresh) if fresh.is_open() => {
                 let (present, due) = (fresh.length(), self.length);
                 return fail(

@@ -1,7 +1,7 @@
 //! The few messages of Hadoop's RPC and data transfer that the adapter uses itself. Names and field
 //! numbers are those of Hadoop's RpcHeader.proto, IpcConnectionContext.proto,
 //! ProtobufRpcEngine2.proto, hdfs.proto, datatransfer.proto and ClientNamenodeProtocol.proto.
-//! Unused fields are left out: protobuf skips them. `write::wire` has those of writing.
+//! Unused fields are missing here: protobuf skips them. `write::wire` has the messages of writers.
 
 use prost::Message;
 
@@ -35,7 +35,8 @@ pub struct RpcResponseHeader {
 
 /// `RpcResponseHeaderProto.RpcStatusProto`: the answer follows.
 pub const RPC_SUCCESS: i32 = 0;
-/// `RpcResponseHeaderProto.RpcStatusProto`: the server refuses the connection, whatever call the header names.
+/// `RpcResponseHeaderProto.RpcStatusProto`: the server refuses the connection. The header's call doesn't
+/// matter.
 pub const RPC_FATAL: i32 = 2;
 
 /// ProtobufRpcEngine2.proto
@@ -135,7 +136,7 @@ pub struct LocatedBlock {
 /// hdfs.proto
 #[derive(Clone, PartialEq, Message)]
 pub struct LocatedBlocks {
-    /// Without the last block, if that is under construction.
+    /// The file's length without the last block, if that is under construction.
     #[prost(uint64, required, tag = "1")]
     pub file_length: u64,
     #[prost(message, repeated, tag = "2")]
@@ -170,8 +171,8 @@ pub struct GetBlockLocationsRequest {
     pub length: u64,
 }
 
-/// An offset beyond every file: a request for it returns the length and the last block without the
-/// blocks before.
+/// An offset beyond every file. A request for it returns the length and the last block, without the
+/// earlier blocks.
 pub const FAR_OFFSET: u64 = i64::MAX as u64 - 1;
 
 /// ClientNamenodeProtocol.proto
@@ -201,7 +202,7 @@ pub struct GetFsStatsResponse {
 pub struct SetSafeModeRequest {
     #[prost(int32, required, tag = "1")]
     pub action: i32,
-    /// Makes a standby refuse, instead of answering for itself.
+    /// Makes a standby namenode refuse, instead of answering about itself.
     #[prost(bool, optional, tag = "2")]
     pub checked: Option<bool>,
 }
@@ -252,7 +253,7 @@ pub struct TruncateRequest {
 /// ClientNamenodeProtocol.proto
 #[derive(Clone, PartialEq, Message)]
 pub struct TruncateResponse {
-    /// False: the last block is still being cut.
+    /// False: datanodes are still truncating the last block.
     #[prost(bool, required, tag = "1")]
     pub done: bool,
 }
@@ -337,7 +338,7 @@ pub mod block_checksum_type {
 pub struct BlockOpResponse {
     #[prost(int32, required, tag = "1")]
     pub status: i32,
-    /// The datanode, as `address:port`, behind which a pipeline couldn't be set up.
+    /// The datanode, as `address:port`, that the pipeline couldn't reach.
     #[prost(string, tag = "2")]
     pub first_bad_link: String,
     #[prost(message, optional, tag = "3")]

@@ -19,7 +19,7 @@ impl Budgets for OfProcess {
     }
 }
 
-/// One user's part of it.
+/// One user's share of the pool.
 #[derive(Debug)]
 struct OfUser(Arc<Share>);
 

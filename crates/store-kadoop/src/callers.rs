@@ -10,18 +10,18 @@ use strait_store::{Principal, SessionSecret};
 
 /// Time for which a user's groups stay cached (HDFS: `hadoop.security.groups.cache.secs`).
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// Users with cached groups. Beyond it, the cache starts anew.
+/// Number of users whose groups are cached. A full cache is emptied.
 const MAX_USERS: usize = 10_000;
 
-/// Users' groups. Kadoop believes a client that has its key. For a principal without groups, they
-/// come from this host's user database.
+/// A cache of users' groups. Kadoop trusts a client that has its key to name them. If a principal has no
+/// groups, they come from this host's user database.
 #[derive(Debug, Default)]
 pub struct Callers {
     known: Mutex<HashMap<String, (Instant, Vec<String>)>>,
 }
 
 impl Callers {
-    /// The principal as Kadoop's caller. May ask the user database, and so block.
+    /// Converts a principal to Kadoop's caller. May block, to query the user database.
     pub(super) fn of(&self, who: &Principal) -> Caller {
         let groups = if who.groups.is_empty() { self.groups(&who.user) } else { who.groups.to_vec() };
         Caller {
@@ -31,7 +31,7 @@ impl Callers {
         }
     }
 
-    /// A user's groups by this host's user database. May ask it, and so block.
+    /// A user's groups in this host's user database. May block.
     pub fn groups(&self, user: &str) -> Vec<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((since, groups)) = known.get(user)

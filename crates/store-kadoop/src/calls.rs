@@ -5,13 +5,13 @@ use strait_store::work::blocking;
 use strait_store::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
 
-/// Calls of one store at a time; further ones wait. As many as the namenode accepts requests of one
-/// client, and as many again for reads and writes: a quarter of tokio's usual 512 threads, which all
-/// stores of a process share. A gateway has a fair queue of its own before this one, lets no more
-/// through, and has a thread for each.
+/// Maximum number of concurrent calls of one store; further ones wait. Half of it equals the number of
+/// requests that the namenode accepts from one client; the other half is for reads and writes. All is a
+/// quarter of tokio's usual 512 threads, which all stores of a process share. A gateway has its own fair
+/// queue, which lets no more calls through than this, and has a thread for each.
 const MAX_CALLS: usize = 128;
 
-/// A limit on calls: see the module.
+/// Limits the number of concurrent calls.
 pub(super) struct Calls {
     permits: Arc<Semaphore>,
 }
@@ -21,8 +21,8 @@ impl Calls {
         Self { permits: Arc::new(Semaphore::new(MAX_CALLS)) }
     }
 
-    /// Runs `step`, which may block, to its end, even if the caller leaves. A step that hasn't
-    /// begun when its caller leaves doesn't begin.
+    /// Runs `step`, which may block. Once begun, it runs to its end, even if the caller drops the future.
+    /// A step that hasn't begun by then never begins.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         step: impl FnOnce() -> Result<T> + Send + 'static,

@@ -1,24 +1,24 @@
-//! Files whose writers were dropped, until they are closed.
+//! Files whose writers were dropped. They stay here until they are closed.
 
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
-/// Files that are closed at a time. Each takes a thread from calls, for 45 s if its datanodes are
-/// lost.
+/// Files that are closed at the same time. Each takes a thread away from calls, for 45 s if the file's
+/// datanodes are lost.
 const AT_ONCE: usize = 8;
-/// A file waits so long for the closes of others. Many closes take milliseconds each, so only lost
-/// datanodes make it longer.
+/// Longest wait of a file for the closes of others. A close usually takes milliseconds, so the wait gets
+/// longer only if datanodes are lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Counts these files.
+/// Counts the files that aren't closed yet.
 pub(super) struct Closings {
     under_way: watch::Sender<usize>,
     turns: Arc<Semaphore>,
 }
 
-/// One file; dropped when it is closed.
+/// One file. Dropped when the file is closed.
 pub(super) struct Closing {
     under_way: watch::Sender<usize>,
     turns: Arc<Semaphore>,
@@ -36,15 +36,15 @@ impl Closings {
         Closing { under_way: self.under_way.clone(), turns: self.turns.clone() }
     }
 
-    /// Waits until all are closed.
+    /// Waits until every file is closed.
     pub(super) async fn none(&self) {
-        // This can't fail, since the sender is here.
+        // This can't fail, because `self` owns the sender.
         let _ = self.under_way.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
 impl Closing {
-    /// Waits for the file's turn; None if that takes too long.
+    /// Waits for the file's turn. None if the turn doesn't come in time.
     pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         timeout(PATIENCE, self.turns.clone().acquire_owned()).await.ok()?.ok()
     }

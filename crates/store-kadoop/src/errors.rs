@@ -1,4 +1,4 @@
-//! Kadoop's errors, as kinds.
+//! Converts Kadoop's errors to Strait's.
 
 use strait_kadoop_core::Error as Kadoop;
 use strait_kadoop_wire::Failure;
@@ -31,9 +31,9 @@ fn kind_of(error: Kadoop) -> ErrorKind {
         Kadoop::Unauthenticated | Kadoop::TokenExpired => ErrorKind::Unauthenticated,
         Kadoop::Corrupt | Kadoop::BytesLost => ErrorKind::Corrupt,
         Kadoop::NoSpace => ErrorKind::NoSpace,
-        // The namenode no longer knows the outcome of the client's calls.
+        // The namenode no longer knows the outcomes of this client's calls.
         Kadoop::UnknownClient | Kadoop::OutcomeUnknown => ErrorKind::OutcomeUnknown,
-        // Errors between namenode and datanodes only, failed disks, defects.
+        // Errors that occur only between namenode and datanodes, errors of disks, and bugs.
         Kadoop::NotRegistered
         | Kadoop::ForeignData
         | Kadoop::OtherHistory

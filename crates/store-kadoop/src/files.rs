@@ -41,7 +41,7 @@ impl Shared {
         let options = strait_kadoop_client::CreateOptions {
             overwrite: options.overwrite,
             mode: options.permission.map_or(Ok(DEFAULT_FILE_PERMISSION), checked_permission)?,
-            // A default that the cluster would refuse helps nobody.
+            // The cluster rejects fewer replicas than its minimum, so the default must not be lower.
             replication: options
                 .replication
                 .unwrap_or_else(|| self.replication.max(self.client.min_replicas())),
@@ -50,7 +50,7 @@ impl Shared {
         };
         let created = self.client.create(caller, path.as_str(), &options).map_err(|failure| {
             match failure.error {
-                // The trait's error for a taken name, by a file or a directory.
+                // The trait demands AlreadyExists, whether a file or a directory has the name.
                 strait_kadoop_core::Error::IsADirectory => {
                     Error::new(ErrorKind::AlreadyExists, "a directory has that name").caused_by(failure)
                 }
@@ -67,8 +67,8 @@ impl Shared {
 }
 
 impl KadoopStore {
-    /// The datanodes compute the checksums of chunks. Each step is a call of its own, so it waits
-    /// for its turn among the calls of others. If the caller leaves, no further step begins.
+    /// The datanodes compute the checksums of chunks. Each step is a separate call, which waits for its
+    /// turn among all calls. If the caller drops the future, no further step begins.
     pub(super) async fn digest(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
         let at = path.clone();
         let open = move |shared: &Arc<Shared>, caller: &_| {
@@ -101,7 +101,10 @@ impl FileReader for KadoopReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         let read = async {
             if length > MAX_CHUNK_BYTES {
-                return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most");
+                return fail(
+                    ErrorKind::InvalidArgument,
+                    "one read may ask for at most 4 MiB; read in pieces",
+                );
             }
             // No file is that long.
             if length == 0 || offset.checked_add(length as u64).is_none() {

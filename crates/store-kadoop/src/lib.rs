@@ -1,15 +1,15 @@
-//! Kadoop, the cluster file system that Strait brings along, as a store.
+//! Kadoop, Strait's own cluster file system, as a store.
 //!
 //! ```text
 //!   KadoopStore ─ shared ─ names, files      the operations
-//!                   │        writer ─ closings  the one writer, and closes after its drop
+//!                   │        writer ─ closings  a file's only writer; closing it after its drop
 //!                   ├─ callers                principals as Kadoop's callers
 //!                   ├─ budgets                the memory of open files, shared with other stores
 //!                   └─ calls ─ the client library, on tokio's blocking pool
 //! ```
 //!
-//! The library blocks, and does the lasting work: it repeats calls, replaces lost datanodes, and
-//! reads ahead. This crate translates it into the trait, and limits its concurrent calls.
+//! The client library has blocking calls. It retries them, replaces lost datanodes, and reads ahead.
+//! This crate adapts it to the store's trait, and limits its concurrent calls.
 
 mod budgets;
 mod callers;
@@ -42,21 +42,21 @@ use strait_store::{Principal, SetAttributes, StoreStatus};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The namenode's port if the URI names none: beside the gateway's 9090.
+/// The namenode's port if the URI names none. It is next to the gateway's 9090.
 pub const DEFAULT_PORT: u16 = strait_store::NAMENODE_PORT;
 
-/// Time limit for connecting to a namenode. So a missing namenode is reported soon; the library
-/// itself keeps trying for as long as a restart takes.
+/// Time limit for connecting to a namenode, so that a missing namenode is reported soon. The library
+/// itself would retry for as long as a restart takes.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 
-/// A server that accepts connections has this long to answer before we report that it is no
-/// namenode. A namenode that restarts refuses connections meanwhile.
+/// A server that accepts connections must answer within this time. Otherwise we report that it isn't a
+/// namenode. A namenode that restarts refuses connections, so this limit doesn't concern it.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// An abandoned file is writable again within this time. Usually that is at once, since its writer
-/// gets closed. If its datanodes are lost, too, the library drops them first (45 s), and recovery
-/// waits for them (60 s). The same limit holds for a process that died: the lease's soft limit (60
-/// s), and recovery.
+/// An abandoned file becomes writable again within this time. Usually that is at once, because the store
+/// closes the file of a dropped writer. If the file's datanodes are lost, too, the library drops them
+/// after 45 s, and recovery waits another 60 s for them. If the writer's process died, the lease's soft
+/// limit (60 s) passes first, and then recovery runs.
 const RECOVERY_LIMIT_MS: u32 = 120_000;
 
 /// Capabilities of a Kadoop cluster.
@@ -65,7 +65,7 @@ pub const CAPABILITIES: Capabilities = Capabilities::all(RECOVERY_LIMIT_MS);
 /// Credentials and options for a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file that holds the clients' key, or the cluster's.
+    /// The file with the key: the clients' or the cluster's.
     pub key_file: Option<PathBuf>,
     /// The user to log in if no key is named.
     pub login: Option<Login>,
@@ -78,7 +78,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        // As HDFS: survives two losses.
+        // As in HDFS: the bytes survive the loss of two replicas.
         Self { key_file: None, login: None, replication: 3, short_circuit: true }
     }
 }
@@ -86,7 +86,7 @@ impl Default for Options {
 /// A user's login at a namenode, in place of the clients' key.
 #[derive(Clone)]
 pub struct Login {
-    /// The user; the store acts only for this one.
+    /// The user. The store acts as this user only.
     pub user: String,
     /// Called when the password is needed.
     pub password: Password,
@@ -124,8 +124,9 @@ impl KadoopStore {
     /// Joins the cluster of the namenode at `HOST:PORT`.
     ///
     /// # Errors
-    /// Unauthenticated without a key, or with one that isn't the cluster's; Unavailable if no
-    /// namenode answers.
+    /// Unauthenticated without a key or login, with a key file that others may read, or with a key that
+    /// isn't the cluster's; InvalidArgument if the key or the certificates can't be loaded; Unavailable
+    /// if no namenode answers.
     pub async fn connect(namenode: &str, options: &Options) -> Result<Self> {
         let named = |error: Error| error.at("connect to", format!("kadoop://{namenode}"));
         let access = access(namenode, options).map_err(named)?;
@@ -148,8 +149,8 @@ impl KadoopStore {
         ClientOptions { budgets: budgets::of_process(), ..ClientOptions::new(namenode, access) }
     }
 
-    /// A store over a client that has joined. `replication` is for new files whose creators give
-    /// none.
+    /// A store over a client that has joined. `replication` is for new files whose creators give no
+    /// number of replicas.
     pub fn over(client: Client, replication: u16) -> Self {
         let shared = Shared {
             client,
@@ -161,10 +162,10 @@ impl KadoopStore {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Runs an operator's request to the cluster, in the library's own types.
+    /// Sends an operator's request to the cluster, with the library's own types.
     ///
     /// # Errors
-    /// The library's errors.
+    /// The errors of `work`.
     pub async fn operate<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -210,12 +211,12 @@ fn access(namenode: &str, options: &Options) -> Result<Access> {
 }
 
 impl Login {
-    /// As the library's type, for the namenode at `HOST:PORT`.
+    /// Converts to the library's type, for the namenode at `HOST:PORT`.
     fn at(&self, namenode: &str) -> Result<strait_kadoop_client::Login> {
         let invalid = |why: String| Error::new(ErrorKind::InvalidArgument, why);
         let Some(ca) = &self.ca else {
-            let why = "a login needs the authority that the namenode's certificate comes from; \
-                       name its file with --tls-ca";
+            let why = "a login must check the namenode's certificate: name the file of the certificate \
+                       authority with --tls-ca";
             return Err(invalid(why.to_owned()));
         };
         let identity = self.identity.clone().map(|(certificate, key)| Identity { certificate, key });
@@ -260,8 +261,8 @@ fn refused(failure: Failure, by_key: bool) -> Error {
         }
         strait_kadoop_core::Error::Unavailable => {
             let why = format!(
-                "something listens there, but doesn't answer as a namenode does; check the port: a \
-                 namenode's is {DEFAULT_PORT} by default, a gateway's URI begins with strait:// ({})",
+                "the server at this address doesn't answer as a namenode; check the port: a namenode's is \
+                 {DEFAULT_PORT} by default, and a gateway's URI begins with strait:// ({})",
                 failure.why
             );
             Error::new(ErrorKind::Unavailable, why).caused_by(failure)
@@ -270,16 +271,16 @@ fn refused(failure: Failure, by_key: bool) -> Error {
     }
 }
 
-/// Checks that a program listens there.
+/// Checks that a program accepts connections at the namenode's address.
 async fn reach(namenode: &str) -> Result<()> {
     let away = |why: String| {
-        let message = format!("no namenode answers: {why}; check the address, and that it runs");
+        let message = format!("no namenode answers: {why}; check the address, and that the namenode runs");
         Error::new(ErrorKind::Unavailable, message)
     };
     match timeout(CONNECT_PATIENCE, TcpStream::connect(namenode)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(away(error.to_string()).caused_by(error)),
-        Err(_) => Err(away(format!("nothing within {} s", CONNECT_PATIENCE.as_secs()))),
+        Err(_) => Err(away(format!("no connection within {} s", CONNECT_PATIENCE.as_secs()))),
     }
 }
 

@@ -13,9 +13,9 @@ use strait_store::{Error, ErrorKind, Result, fail};
 /// Permission of a new directory for which the caller gives none: HDFS's own default (0777 less the
 /// umask 022).
 const DEFAULT_DIRECTORY_PERMISSION: u16 = 0o755;
-/// Memory for the entries of a directory that are requested at a time.
+/// Memory for the entries of one page of a listing.
 const PAGE_BYTES: usize = 128 << 10;
-/// Memory of an entry without its path, about.
+/// Estimated memory of an entry, without its path.
 const ENTRY_BYTES: usize = 256;
 
 impl Shared {
@@ -44,11 +44,11 @@ impl Shared {
             return fail(ErrorKind::InvalidArgument, "the root can't be renamed");
         }
         if to.is_root() {
-            return fail(ErrorKind::AlreadyExists, "the root is there already");
+            return fail(ErrorKind::AlreadyExists, "the root always exists");
         }
         if from == to {
             self.stat(caller, from)?;
-            return fail(ErrorKind::AlreadyExists, "that is its name already");
+            return fail(ErrorKind::AlreadyExists, "the new name is the same as the old one");
         }
         self.client.rename(caller, from.as_str(), to.as_str(), replace).map_err(from_kadoop)
     }
@@ -104,7 +104,7 @@ impl Shared {
         Ok(found.map_err(from_kadoop)?.into_iter().map(block).collect())
     }
 
-    /// Total capacity of the live datanodes.
+    /// Total capacity and use of the live datanodes.
     pub(super) fn status(&self) -> Result<StoreStatus> {
         let cluster = self.client.status().map_err(from_kadoop)?;
         let alive = cluster.nodes.iter().filter(|node| node.alive);
@@ -147,7 +147,7 @@ enum Place {
 }
 
 impl Shared {
-    /// Some entries, and the position of the next ones, if there are any.
+    /// One page of entries, and the position of the next page, if there is one.
     fn page(
         &self,
         caller: &Caller,
@@ -156,7 +156,7 @@ impl Shared {
     ) -> Result<(Vec<FileStatus>, Option<Place>)> {
         let after = match place {
             Place::Top => {
-                // A page doesn't distinguish a file from a directory with one entry of its name.
+                // A page looks the same for a file and for a directory with one entry of the same name.
                 let status = self.stat(caller, path)?;
                 if !status.is_directory() {
                     return Ok((vec![status], None));
@@ -194,7 +194,7 @@ fn status_of(status: Status, path: String) -> FileStatus {
     }
 }
 
-/// Only valid permission bits.
+/// Checks that the mode has only permission bits.
 pub(super) fn checked_permission(permission: u32) -> Result<u16> {
     match u16::try_from(permission) {
         Ok(bits) if bits <= 0o7777 => Ok(bits),

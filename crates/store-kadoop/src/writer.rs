@@ -1,4 +1,4 @@
-//! The one writer of a file.
+//! A file's only writer.
 
 use super::Shared;
 use super::errors::from_kadoop;
@@ -12,13 +12,13 @@ use strait_store::{Error, FileWriter, MAX_CHUNK_BYTES};
 use strait_store::{ErrorKind, Result, fail};
 use tokio::runtime::Handle;
 
-/// Most bytes that the caller's own thread appends. Copying them takes less time than handing them to
-/// another thread.
+/// Longest append that runs on the caller's own thread. Copying so few bytes takes less time than the
+/// switch to another thread.
 const FEW_BYTES: usize = 64 << 10;
 
-/// Writes a file by the library.
+/// Writes a file through the library.
 pub(super) struct KadoopWriter {
-    /// None while an operation has it, and afterwards if the operation's caller has left.
+    /// None while an operation uses it. It stays None if the caller drops the operation's future.
     open: Option<Open>,
     shared: Arc<Shared>,
     path: StorePath,
@@ -26,12 +26,12 @@ pub(super) struct KadoopWriter {
     closed: bool,
 }
 
-/// The library's writer. Dropping it closes the file in the background. Otherwise this process
-/// would renew its lease for as long as it lives.
+/// The library's writer. Its drop closes the file in the background. Otherwise this process would renew
+/// the file's lease for as long as it runs.
 struct Open {
     /// None once it is closed.
     writer: Option<Writer>,
-    /// Whether its last operation failed. A close would likely fail too, after 45 s.
+    /// Whether its last operation failed. Then a close would likely fail too, but only after 45 s.
     failed: bool,
     shared: Arc<Shared>,
     path: StorePath,
@@ -76,8 +76,8 @@ impl KadoopWriter {
 }
 
 impl KadoopWriter {
-    /// Appends a few bytes without another thread, if the library takes them at once. Returns whether
-    /// it has taken all of them.
+    /// Appends a few bytes on this thread, as far as the library accepts them at once. Returns whether it
+    /// has accepted all of them.
     fn append_now(&mut self, data: &mut Bytes) -> Result<bool> {
         let Some(Open { writer: Some(writer), failed, .. }) = &mut self.open else { return Ok(false) };
         if data.len() > FEW_BYTES {
@@ -98,7 +98,7 @@ fn lost<T>() -> Result<T> {
 impl FileWriter for KadoopWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
         if data.is_empty() {
@@ -126,7 +126,7 @@ impl FileWriter for KadoopWriter {
         }
         let replicas = self.with("close", Writer::close).await?;
         self.closed = true;
-        // It has nothing to do any more.
+        // A closed writer has no further use.
         if let Some(open) = &mut self.open {
             open.writer = None;
         }
@@ -146,20 +146,20 @@ impl Drop for Open {
     fn drop(&mut self) {
         let Some(mut writer) = self.writer.take() else { return };
         if self.failed {
-            // Its drop gives up the lease, and recovery keeps the flushed bytes.
+            // The writer's drop gives up the lease. Recovery then keeps the flushed bytes.
             return drop(writer);
         }
         let closing = self.shared.closings.begin();
         let path = self.path.clone();
         self.runtime.spawn(async move {
             let Some(turn) = closing.turn().await else {
-                tracing::warn!(%path, "no time to close an abandoned file; recovery will");
+                tracing::warn!(%path, "can't close an abandoned file in time; recovery will close it");
                 return drop(writer);
             };
             tokio::task::spawn_blocking(move || {
-                // This keeps flushed bytes, and perhaps others.
+                // A close keeps the flushed bytes, and perhaps later ones.
                 if let Err(failure) = writer.close() {
-                    tracing::warn!(%path, %failure, "can't close an abandoned file; recovery will");
+                    tracing::warn!(%path, %failure, "can't close an abandoned file; recovery will close it");
                 }
                 drop((turn, closing));
             });

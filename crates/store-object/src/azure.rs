@@ -1,6 +1,6 @@
-//! Azure's signature by an account's key, of requests that got a condition after object_store had signed them.
+//! Signs requests with the key of an Azure account, if they get a condition after object_store signed them.
 //!
-//! Azure's signature covers the headers of conditions, unlike those of S3 and Google.
+//! Azure's signature covers the headers of conditions. Those of S3 and Google don't.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use std::fmt::Write as _;
 
-/// The headers in a signature, in its order.
+/// The headers that a signature covers, in this order.
 const SIGNED: [&str; 11] = [
     "content-encoding",
     "content-language",
@@ -23,7 +23,7 @@ const SIGNED: [&str; 11] = [
     "if-unmodified-since",
     "range",
 ];
-/// The scheme of an authorization by an account's key.
+/// The authorization scheme for an account's key.
 const SCHEME: &str = "SharedKey ";
 
 /// The key of an account.
@@ -36,13 +36,13 @@ impl std::fmt::Debug for SharedKey {
 }
 
 impl SharedKey {
-    /// From base64; None if it isn't that.
+    /// Parses base64. None if `key` isn't base64.
     pub fn parse(key: &str) -> Option<Self> {
         let key = STANDARD.decode(key).ok()?;
         Some(Self(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key)))
     }
 
-    /// Signs a request anew. Leaves a request alone that another way of login has authorized.
+    /// Signs a request again. Leaves it alone if another method than the account's key authorized it.
     pub fn sign(&self, request: &mut Parts) {
         let authorization = request.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let account = authorization.and_then(|value| value.strip_prefix(SCHEME)?.split(':').next());
@@ -60,7 +60,7 @@ fn signed_text(request: &Parts, account: &str) -> String {
     let mut text = request.method.to_string();
     for name in SIGNED {
         let value = text_of(&request.headers, name);
-        // Since 2015-02-21 a length of 0 is left out.
+        // Since version 2015-02-21 of the interface, a length of 0 is left out.
         let value = if name == "content-length" && value == "0" { "" } else { value };
         text.push('\n');
         text.push_str(value);
@@ -72,7 +72,7 @@ fn signed_text(request: &Parts, account: &str) -> String {
         let _ = write!(text, "\n{name}:{}", text_of(&request.headers, name));
     }
     let _ = write!(text, "\n/{account}{}", request.uri.path());
-    // Requests with conditions have parameters that need no decoding: comp=blocklist.
+    // The requests with conditions have only parameters that need no decoding, such as comp=blocklist.
     let mut parameters: Vec<&str> = request.uri.query().unwrap_or_default().split('&').collect();
     parameters.sort_unstable();
     for (name, value) in parameters.iter().filter_map(|parameter| parameter.split_once('=')) {

@@ -18,17 +18,17 @@ use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
-/// After this time no failed request is repeated. With the last try's 15 s, a request to an endpoint that hangs
-/// fails within 35 s.
+/// After this time, no failed request is retried. The last attempt may take another 15 s, so a request to an
+/// endpoint that hangs fails within 35 s.
 const RETRY_FOR: Duration = Duration::from_secs(15);
-/// Longest pause between two tries.
+/// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// Tries after the first one: an endpoint that restarts or is busy for a moment.
+/// Attempts after the first one, for an endpoint that restarts or is busy for a moment.
 const RETRIES: usize = 5;
-/// The region if none is given: the AWS tools' own.
+/// The default region, as in the AWS tools.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// Applies the given variables with this beginning to a builder that has read the environment.
+/// Applies the given variables with this prefix to a builder that has read the environment.
 macro_rules! configured {
     ($builder:ident, $options:expr, $prefix:literal) => {
         for (name, value) in $options.variables.iter().filter(|(name, _)| name.starts_with($prefix)) {
@@ -39,7 +39,7 @@ macro_rules! configured {
     };
 }
 
-/// All that this crate needs of an object store.
+/// All operations of an object store that this crate needs.
 pub trait Bucket: ObjectStore + PaginatedListStore {
     /// Whether the request that completes an upload of parts may have a condition.
     fn takes_conditional_uploads(&self) -> bool {
@@ -51,14 +51,14 @@ impl Bucket for AmazonS3 {}
 impl Bucket for MicrosoftAzure {}
 
 impl Bucket for GoogleCloudStorage {
-    /// Google refuses each request of an upload of parts that has one, by 400 `NotImplemented`
+    /// Google rejects each request of a multipart upload that has a condition, with 400 `NotImplemented`
     /// (<https://cloud.google.com/storage/docs/request-preconditions>).
     fn takes_conditional_uploads(&self) -> bool {
         false
     }
 }
 
-/// A client of this bucket or container. Nothing has been asked yet.
+/// Creates a client of this bucket or container. Sends no request yet.
 pub fn bucket(scheme: Scheme, name: &str, options: &Options) -> Result<Arc<dyn Bucket>> {
     let ca = options.ca.clone().or_else(|| options.variable("AWS_CA_BUNDLE").map(PathBuf::from));
     let connector = Connector { roots: ca.map(roots).transpose()?, key: None };
@@ -110,7 +110,7 @@ fn s3(name: &str, options: &Options, connector: Connector) -> Result<object_stor
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(name)
         .with_retry(retry())
-        // object_store waits for the completion of an upload by the same header.
+        // A copy to a free name is a multipart upload, whose completion has the header If-None-Match.
         .with_copy_if_not_exists(S3CopyIfNotExists::Multipart)
         .with_http_connector(connector);
     configured!(builder, options, "AWS_");
@@ -118,8 +118,8 @@ fn s3(name: &str, options: &Options, connector: Connector) -> Result<object_stor
     let in_environment = options.variable("AWS_ACCESS_KEY_ID").is_some() && options.profile.is_none();
     if let Some(way) = profile.other_way.filter(|_| !in_environment && !options.unsigned) {
         let message = format!(
-            "the profile gets its keys by {way}, which isn't supported; leave it out, \
-             and set its keys by `aws configure export-credentials --format env`"
+            "the profile gets its keys by {way}, which isn't supported; omit the profile, and \
+             set its keys in the environment by `aws configure export-credentials --format env`"
         );
         return fail(ErrorKind::Unsupported, message);
     }
@@ -150,14 +150,14 @@ fn gs(name: &str, options: &Options, connector: Connector) -> object_store::Resu
         .with_retry(retry())
         .with_http_connector(connector);
     configured!(builder, options, "GOOGLE_");
-    // As Google's own tools name an emulator, which wants no credentials.
+    // The variable by which Google's own tools name an emulator. An emulator needs no credentials.
     let emulator = options.variable("STORAGE_EMULATOR_HOST");
     if let Some(host) = &emulator {
         let url = if host.contains("://") { host.clone() } else { format!("http://{host}") };
         builder = builder.with_base_url(url.trim_end_matches('/'));
     }
     match emulator {
-        // It takes any token, and object_store wants one for changes.
+        // The emulator accepts any token, and object_store demands one for changes.
         Some(_) => builder.with_bearer_token("emulator").build(),
         None => builder.with_skip_signature(options.unsigned).build(),
     }
@@ -177,7 +177,7 @@ fn az(name: &str, options: &Options, mut connector: Connector) -> object_store::
 
 fn roots(file: PathBuf) -> Result<RootCertStore> {
     let wrong = |why: String| {
-        let message = format!("the authorities in {}: {why}", file.display());
+        let message = format!("the certificate authorities in {}: {why}", file.display());
         Error::new(ErrorKind::InvalidArgument, message)
     };
     let mut roots = RootCertStore::empty();
@@ -186,7 +186,7 @@ fn roots(file: PathBuf) -> Result<RootCertStore> {
         roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(wrong("no certificate in it".to_owned()));
+        return Err(wrong("the file has no certificate".to_owned()));
     }
     Ok(roots)
 }

@@ -1,4 +1,4 @@
-//! Failures of object stores in the one table of errors.
+//! Converts the errors of object stores to Strait's.
 
 use crate::http::{self, Condition};
 use object_store::Error as Failed;
@@ -7,7 +7,7 @@ use std::error::Error as StdError;
 use std::future::Future;
 use strait_store::{Error, ErrorKind};
 
-/// The meaning of an endpoint's error code, and the remedy. Codes of S3, Google and Azure.
+/// Error codes of S3, Google and Azure, each with the kind of error and its cause or remedy.
 const CODES: &[(&str, ErrorKind, &str)] = &[
     (
         "ExpiredToken",
@@ -38,35 +38,35 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
         "this host's clock differs too much from the endpoint's; set it",
     ),
     ("AuthenticationFailed", ErrorKind::Unauthenticated, "the credentials are wrong or expired"),
-    ("AuthorizationFailure", ErrorKind::PermissionDenied, "these credentials may not do this"),
+    ("AuthorizationFailure", ErrorKind::PermissionDenied, "these credentials don't permit this"),
     ("NoSuchBucket", ErrorKind::NotFound, "there is no such bucket at this endpoint"),
     ("ContainerNotFound", ErrorKind::NotFound, "there is no such container in this account"),
     ("NoSuchUpload", ErrorKind::NotFound, "the upload is gone; it was aborted, or the endpoint removed it"),
     ("SlowDown", ErrorKind::Busy, "the endpoint asks for fewer requests"),
     ("ServerBusy", ErrorKind::Busy, "the endpoint asks for fewer requests"),
-    ("EntityTooLarge", ErrorKind::NoSpace, "the endpoint takes no object of this size"),
+    ("EntityTooLarge", ErrorKind::NoSpace, "the object is too large for the endpoint"),
     ("RequestTimeout", ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
-    ("NotImplemented", ErrorKind::Unsupported, "the endpoint doesn't do this"),
+    ("NotImplemented", ErrorKind::Unsupported, "the endpoint doesn't support this"),
     ("QuotaExceeded", ErrorKind::NoSpace, "the bucket's quota is used up"),
     ("XMinioStorageFull", ErrorKind::NoSpace, "the endpoint's disks are full"),
     ("KMS.", ErrorKind::PermissionDenied, "the key that encrypts the bucket can't be used"),
 ];
 
-/// Whether the failed request changed something, if it was executed.
+/// The kind of a failed request. It decides whether the outcome is unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// A request that may be repeated.
+    /// A request that can be repeated without harm.
     Repeatable,
-    /// A conditional change: repeated, it may fail because it succeeded before.
+    /// A conditional change. A repetition may fail because an earlier attempt succeeded.
     Conditional,
-    /// As before, and an answer got lost: no later answer tells whether this change was executed.
+    /// A conditional change with a lost answer: no later answer tells whether the change was executed.
     Lost,
 }
 
-/// Makes a conditional change. `condition` is a further header for its requests.
+/// Runs a conditional change. `condition` is a further header for its requests.
 ///
 /// # Errors
-/// OutcomeUnknown if an answer got lost, also if a repeated request was refused.
+/// OutcomeUnknown if an answer got lost, even if a later attempt was rejected.
 pub async fn change<T>(
     condition: Option<Condition>,
     requests: impl Future<Output = Result<T, Failed>>,
@@ -75,12 +75,12 @@ pub async fn change<T>(
     outcome.map_err(|error| typed(error, if lost { Sent::Lost } else { Sent::Conditional }))
 }
 
-/// The typed error.
+/// Converts to a typed error.
 pub fn typed(failed: Failed, sent: Sent) -> Error {
     let (kind, message) = meaning(&failed);
     let lost = match sent {
         Sent::Repeatable => false,
-        // An answer with a status is none that got lost; `http::change` knows the doubtful ones.
+        // An answer with a status isn't lost. `http::change` detects statuses that leave the outcome open.
         Sent::Conditional => {
             matches!(kind, ErrorKind::TimedOut | ErrorKind::Unavailable)
                 && status(&failed).is_none()
@@ -101,13 +101,13 @@ fn meaning(failed: &Failed) -> (ErrorKind, String) {
         Failed::NotFound { .. } => (ErrorKind::NotFound, "no such file or directory".to_owned()),
         Failed::AlreadyExists { .. } => (ErrorKind::AlreadyExists, "the name is taken".to_owned()),
         Failed::Precondition { .. } | Failed::NotModified { .. } => {
-            (ErrorKind::NotFound, "the object was replaced or removed meanwhile".to_owned())
+            (ErrorKind::NotFound, "the object was replaced or removed during the operation".to_owned())
         }
-        Failed::InvalidPath { .. } => (ErrorKind::InvalidArgument, format!("a key that is no path: {text}")),
+        Failed::InvalidPath { .. } => (ErrorKind::InvalidArgument, format!("a key isn't a path: {text}")),
         Failed::NotSupported { .. } | Failed::NotImplemented { .. } => (ErrorKind::Unsupported, text),
         Failed::PermissionDenied { .. } => by_status(403, &text),
         Failed::Unauthenticated { .. } => by_status(401, &text),
-        // For listings and completions, object_store keeps the status in the error's cause only.
+        // For listings and completions, only the error's source has the status.
         _ if is_of_token(&text) || transport(failed).is_some() => by_transport(failed, &text),
         _ => match status(failed) {
             Some(status) => by_status(status, &text),
@@ -116,24 +116,26 @@ fn meaning(failed: &Failed) -> (ErrorKind, String) {
     }
 }
 
-/// The meaning of a refusal whose code says nothing more.
+/// The error for an HTTP status, if the answer has no known code.
 fn by_status(status: u16, text: &str) -> (ErrorKind, String) {
     let (kind, why) = match status {
-        401 => (ErrorKind::Unauthenticated, "the endpoint wants other credentials"),
-        403 => (ErrorKind::PermissionDenied, "the endpoint refuses this with these credentials"),
+        401 => (ErrorKind::Unauthenticated, "the endpoint doesn't accept the credentials"),
+        403 => (ErrorKind::PermissionDenied, "the credentials don't permit this at the endpoint"),
         404 | 410 => (ErrorKind::NotFound, "no such bucket, file or directory"),
-        405 | 501 => (ErrorKind::Unsupported, "the endpoint doesn't do this"),
+        405 | 501 => (ErrorKind::Unsupported, "the endpoint doesn't support this"),
         408 => (ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
         409 => (ErrorKind::Busy, "another change of the object is under way; retry"),
-        304 | 412 => (ErrorKind::NotFound, "the object was replaced or removed meanwhile"),
-        413 | 507 => (ErrorKind::NoSpace, "the endpoint takes no object of this size"),
+        304 | 412 => (ErrorKind::NotFound, "the object was replaced or removed during the operation"),
+        413 | 507 => {
+            (ErrorKind::NoSpace, "the object is too large for the endpoint, or the endpoint is full")
+        }
         429 | 503 => (ErrorKind::Unavailable, "the endpoint asks for fewer requests"),
         300..400 => {
-            (ErrorKind::InvalidArgument, "the endpoint refers to another one; see its URL and region")
+            (ErrorKind::InvalidArgument, "the endpoint redirects to another one; check its URL and region")
         }
         400..500 => (ErrorKind::InvalidArgument, "the endpoint doesn't accept the request"),
         500..600 => (ErrorKind::Unavailable, "the endpoint failed"),
-        _ => (ErrorKind::Internal, "an answer that makes no sense"),
+        _ => (ErrorKind::Internal, "the endpoint sent an unknown status"),
     };
     (kind, format!("{why} ({status}): {}", shortened(text)))
 }
@@ -143,7 +145,7 @@ fn by_transport(failed: &Failed, text: &str) -> (ErrorKind, String) {
     match transport(failed) {
         Some(HttpErrorKind::Timeout) => (ErrorKind::TimedOut, cause),
         Some(HttpErrorKind::Connect) => {
-            (ErrorKind::Unavailable, format!("{cause}; see the endpoint, and `strait doctor URI`"))
+            (ErrorKind::Unavailable, format!("{cause}; check the endpoint, or run `strait doctor URI`"))
         }
         Some(_) => (ErrorKind::Unavailable, format!("the connection broke: {cause}")),
         None if is_of_token(text) || text.contains("credentials") || text.contains("metadata") => {
@@ -153,16 +155,16 @@ fn by_transport(failed: &Failed, text: &str) -> (ErrorKind, String) {
     }
 }
 
-/// Whether the request that failed was one for credentials, which another server than the endpoint has. The
-/// addresses are those of the clouds' services for their own machines.
+/// Whether the failed request was for credentials, at another server than the endpoint. The addresses are
+/// those of the clouds' metadata services.
 fn is_of_token(text: &str) -> bool {
     ["performing token request", "://169.254.", "://[fd00:ec2:"].iter().any(|sign| text.contains(sign))
 }
 
-/// The HTTP status of a refusal. object_store has no type for it.
+/// The HTTP status of a rejected request. object_store has no type for it, so this parses the text.
 fn status(failed: &Failed) -> Option<u16> {
     const REFUSED: &str = "Server returned non-2xx status code: ";
-    /// A redirection without a destination: S3's, to another region.
+    /// A redirection without a destination, as S3 sends it for a bucket of another region.
     const REDIRECTED: &str = "Received redirect without LOCATION";
     chain(failed).find_map(|cause| {
         let text = cause.to_string();
@@ -195,7 +197,7 @@ fn chain(failed: &Failed) -> impl Iterator<Item = &(dyn StdError + 'static)> {
     })
 }
 
-/// An endpoint may answer a page of text.
+/// Shortens text for a message: an endpoint may answer with a whole page.
 fn shortened(text: &str) -> String {
     /// A line or two.
     const MOST: usize = 300;

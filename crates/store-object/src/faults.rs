@@ -24,7 +24,7 @@ enum Answer {
     Of(u16, String, &'static str),
     /// The connection ends instead.
     Lost,
-    /// Status and headers; then bytes until nobody takes them.
+    /// Status and headers, then bytes until the client stops reading.
     Flood(u16, &'static str),
 }
 
@@ -32,7 +32,7 @@ struct Request {
     /// `METHOD /bucket/key?query`.
     line: String,
     head: String,
-    /// Requests with the same line before this one.
+    /// Number of earlier requests with the same line.
     before: usize,
 }
 
@@ -43,7 +43,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// The script answers a request, or leaves it to an endpoint whose bucket has an empty object of each name.
+    /// `script` answers a request. If it returns None, the endpoint has an empty object of each name.
     fn start(script: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -86,7 +86,7 @@ impl Endpoint {
         self.try_store().await.unwrap()
     }
 
-    /// A new file that reserved its name, with more than a part.
+    /// A new file that has reserved its name, and has more bytes than one part.
     async fn written(&self) -> Box<dyn FileWriter> {
         self.written_to(Scheme::S3).await
     }
@@ -242,7 +242,7 @@ async fn a_cancelled_completion_leaves_no_parts() {
     let answers = Mutex::new(answers);
     let endpoint = Endpoint::start(move |request| match request.line.as_str() {
         COMPLETE => {
-            // It answers when the sender is gone.
+            // The endpoint answers only when the sender is gone.
             let _ = answers.lock().unwrap().recv();
             refusal(412, "")
         }
@@ -288,7 +288,7 @@ async fn credentials_that_expire_are_unauthenticated_in_each_operation() {
 
 #[tokio::test]
 async fn a_name_reserved_anew_belongs_to_another_writer() {
-    // Two empty objects have one entity tag. In a bucket that keeps them, they have two versions.
+    // All empty objects have the same entity tag. In a bucket that keeps versions, their versions differ.
     let endpoint = Endpoint::start(|request| match request.line.as_str() {
         RESERVE => Some(Answer::Of(200, "ETag: \"empty\"\r\nx-amz-version-id: 1\r\n".to_owned(), "")),
         LOOK => Some(Answer::Of(200, object(0, "x-amz-version-id: 2\r\n"), "")),
@@ -317,7 +317,7 @@ async fn a_long_file_gets_a_new_name_only_if_it_is_free() {
     store.copy_through(&from, 3, &to, true).await.unwrap();
 }
 
-/// Google's refusal of a request of an upload of parts with a condition.
+/// As Google, rejects each request of a multipart upload that has a condition.
 fn google(request: &Request) -> Option<Answer> {
     let conditions = ["if-match: ", "if-none-match: ", "x-goog-if-generation-match: "];
     let is_conditional = conditions.iter().any(|condition| request.head.contains(&format!("\n{condition}")));
@@ -376,7 +376,8 @@ async fn at_google_a_long_file_reserves_its_new_name() {
 
 #[tokio::test]
 async fn refusals_have_the_kind_of_their_status_in_each_request() {
-    // Without a body, and so without a code; listings and completions are errors of their own in object_store.
+    // No answer has a body, and so none has a code. For listings and completions, object_store has
+    // separate types of errors.
     let refusals = [
         (400, ErrorKind::InvalidArgument),
         (401, ErrorKind::Unauthenticated),
@@ -429,7 +430,7 @@ async fn a_consoles_folder_stays_a_directory_in_a_renamed_one() {
         line if line.starts_with("GET ") && line.contains("prefix=x%2F") => {
             Some(Answer::Of(200, String::new(), KEYS))
         }
-        // The copies are there, and what follows is another matter.
+        // The copies are made. The test isn't about the removals, so they fail.
         line if line.contains("?delete") => refusal(403, ""),
         _ => None,
     });

@@ -1,4 +1,4 @@
-//! HTTP for crate object_store, on the workspace's hyper and rustls, with a limit on each silence.
+//! HTTP for crate object_store, on the workspace's hyper and rustls. Every wait for an endpoint is limited.
 
 use crate::azure::SharedKey;
 use hyper::body::{Body, Frame, Incoming};
@@ -31,15 +31,16 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Name resolution, connection and TLS handshake together.
 pub const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// From the connection until the first byte of the answer. A part of 16 MiB leaves at 9 Mbit/s within it.
+/// Time limit from the start of a request until the answer's headers, including the connection. At 9 Mbit/s,
+/// a part of 16 MiB can be sent in this time.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 /// Longest silence within an answer.
 const SILENCE: Duration = Duration::from_secs(15);
-/// Longest answer: twice the largest piece that this crate requests. A page of 1,000 keys has 7 MiB at most.
+/// Longest answer: twice the largest piece that this crate requests. A page of 1,000 keys has at most 7 MiB.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
-/// Idle connections are closed after this time, before the servers' own limits (AWS: 20 s).
+/// Idle connections are closed after this time, before servers close them (AWS: 20 s).
 const IDLE: Duration = Duration::from_secs(15);
-/// Idle connections kept for each endpoint: as many as one user's calls take at once.
+/// Idle connections kept for each endpoint: as many as the calls of one user need at once.
 const IDLE_CONNECTIONS: usize = 64;
 
 tokio::task_local! {
@@ -49,15 +50,15 @@ tokio::task_local! {
 /// A header that makes a request conditional.
 pub type Condition = (HeaderName, HeaderValue);
 
-/// A change that may fail when it is repeated, because it succeeded before.
+/// A change that may fail when it is repeated, because an earlier attempt succeeded.
 struct Change {
     condition: Option<Condition>,
     lost: AtomicBool,
 }
 
-/// Runs the requests of a change, and adds the condition, for which object_store has no parameter.
+/// Runs the requests of a change, and adds `condition` to them, for which object_store has no parameter.
 ///
-/// Returns also whether an answer got lost: object_store repeats requests, and returns the last answer only.
+/// Also returns whether an answer got lost: object_store retries requests, and returns only the last answer.
 pub async fn change<T>(condition: Option<Condition>, requests: impl Future<Output = T>) -> (T, bool) {
     let change = Arc::new(Change { condition, lost: AtomicBool::new(false) });
     let outcome = CHANGE.scope(change.clone(), requests).await;
@@ -67,9 +68,9 @@ pub async fn change<T>(condition: Option<Condition>, requests: impl Future<Outpu
 /// Makes the clients for object_store.
 #[derive(Debug)]
 pub struct Connector {
-    /// Trust these authorities alone, not the system's.
+    /// If given, only these certificate authorities are trusted, instead of the system's.
     pub roots: Option<RootCertStore>,
-    /// Azure's signature covers conditions.
+    /// Azure's key, to sign a request again after a condition was added: the signature covers conditions.
     pub key: Option<Arc<SharedKey>>,
 }
 
@@ -130,7 +131,7 @@ impl HttpService for Service {
     }
 }
 
-/// Whether the endpoint may have executed a request that didn't succeed. By 503 and 429 endpoints refuse it.
+/// Whether the endpoint may have executed a request that failed. 503 and 429 say that it didn't.
 fn leaves_open(answer: &Result<Response<Incoming>, HttpError>) -> bool {
     match answer {
         Ok(answer) => matches!(
@@ -146,7 +147,7 @@ fn silent(patience: Duration) -> HttpError {
     HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, why))
 }
 
-/// Tells object_store which requests it may repeat.
+/// Tells object_store which requests it can retry.
 fn kind_of(error: hyper_util::client::legacy::Error) -> HttpError {
     let mut kind = if error.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Unknown };
     let mut cause = error.source();
@@ -246,7 +247,7 @@ async fn connect(tls: TlsConnector, uri: &Uri) -> io::Result<Stream> {
     Ok(Stream::Tls(Box::new(TokioIo::new(tls.connect(name, stream).await?))))
 }
 
-/// A connection of either kind.
+/// A connection with or without TLS.
 enum Stream {
     Plain(TokioIo<TcpStream>),
     Tls(Box<TokioIo<TlsStream<TcpStream>>>),

@@ -1,15 +1,15 @@
-//! Paths of a store as keys of objects, and back.
+//! Converts a store's paths to keys of objects, and back.
 //!
-//! A key is the path without its first slash, under the prefix that the store's URI names. Crate
-//! object_store accepts no control characters in keys. A character of a private plane stands for
-//! each, as in `strait_store::encoding`: U+10FE00 + `b` for byte `b`.
+//! A key is the path without its first slash, under the prefix that the store's URI names.
+//! Crate object_store accepts no control characters in keys. A private-use character replaces each of them,
+//! as in `strait_store::encoding`: U+10FE00 + `b` for byte `b`.
 
 use object_store::path::Path;
 use strait_store::{ErrorKind, Result, StorePath, fail};
 
-/// The object that makes a directory of a prefix without others.
+/// Name of the empty object that marks a directory without entries.
 pub const MARKER: &str = ".strait-directory";
-/// U+10FE00; an escape adds the control character.
+/// The escapes begin at U+10FE00, to which the control character's code is added.
 const ESCAPES: u32 = 0x10_fe00;
 
 /// The keys of one store.
@@ -37,13 +37,13 @@ impl Keys {
         if path.relative().chars().any(is_escape) {
             return fail(
                 ErrorKind::InvalidArgument,
-                "the name has a character that stands for a control character",
+                "the name has a character that is reserved to escape control characters",
             );
         }
         parsed(&format!("{}{}", self.prefix, escaped(path.relative())))
     }
 
-    /// The prefix of the keys of a directory's entries.
+    /// The prefix of all keys of a directory's entries.
     pub fn directory(&self, path: &StorePath) -> String {
         let slash = if path.is_root() { "" } else { "/" };
         format!("{}{}{slash}", self.prefix, escaped(path.relative()))
@@ -57,13 +57,13 @@ impl Keys {
         parsed(&format!("{}{MARKER}", self.directory(path)))
     }
 
-    /// The path in the store of a key in it; none for a foreign key.
+    /// The path in the store of a key. None if the key isn't in the store.
     pub fn path(&self, key: &Path) -> Option<String> {
         key.as_ref().strip_prefix(self.prefix.as_str()).map(|inner| format!("/{}", unescaped(inner)))
     }
 }
 
-/// The same key with another beginning.
+/// The key with prefix `to` instead of `from`. None if it lacks that prefix, or the new key is invalid.
 pub fn moved(key: &Path, from: &str, to: &str) -> Option<Path> {
     let rest = key.as_ref().strip_prefix(from)?;
     Path::parse(format!("{to}{rest}")).ok()
@@ -71,7 +71,7 @@ pub fn moved(key: &Path, from: &str, to: &str) -> Option<Path> {
 
 fn parsed(key: &str) -> Result<Path> {
     Path::parse(key)
-        .or_else(|error| fail(ErrorKind::InvalidArgument, format!("no key for this path: {error}")))
+        .or_else(|error| fail(ErrorKind::InvalidArgument, format!("the path can't be a key: {error}")))
 }
 
 fn is_escape(character: char) -> bool {

@@ -9,11 +9,13 @@
 //!     └ renaming ── copy, then remove
 //! ```
 //!
-//! An object has no directory. A directory is a prefix of keys, or an empty object `.strait-directory`
-//! where it has no entries. An object appears whole: its bytes are nowhere before its writer closes it.
+//! An object store has no directories. A directory is a prefix of keys or, if it has no entries, an empty
+//! object `.strait-directory`. An object appears as a whole: none of its bytes is visible before its writer
+//! closes it.
 //!
-//! This room must never: hold a listing in memory; hold bytes beside the budget; rename by steps and
-//! declare it one step; log a key or a token; wait for a silent endpoint without a limit.
+//! This room must never: hold a listing in memory; hold bytes that the budget doesn't count, except 4 parts
+//! of writers; rename in several steps and declare that atomic; log a key or a token; wait for a silent
+//! endpoint without a limit.
 
 mod azure;
 mod connect;
@@ -52,12 +54,12 @@ use strait_store::{
     Principal, Result, Scheme, StorePath, fail,
 };
 
-/// Requests of one call at a time.
+/// Concurrent requests of one call.
 const AT_ONCE: usize = 16;
-/// Objects have no blocks. A reader that plans by blocks gets pieces of a useful size.
+/// Objects have no blocks. Programs that split files by block size get pieces of a useful size.
 const BLOCK_BYTES: u64 = 64 << 20;
 
-/// Capabilities of an object store. It is single-identity: the endpoint knows the credentials only.
+/// Capabilities of an object store. It is single-identity, as the endpoint knows only the credentials.
 pub const CAPABILITIES: Capabilities = Capabilities {
     append: false,
     truncate: false,
@@ -77,14 +79,14 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     recovery_ms: 0,
 };
 
-/// A directory of a bucket or container.
+/// A directory of a bucket or container, as a store.
 #[derive(Clone)]
 pub struct ObjectStore {
     bucket: Arc<dyn Bucket>,
     keys: Keys,
 }
 
-/// The object or directory under a name.
+/// The object or directory that has a name.
 enum Found {
     File(Path, ObjectMeta),
     Directory,
@@ -92,10 +94,10 @@ enum Found {
 }
 
 impl ObjectStore {
-    /// Connects to `scheme://name`, and asks it for one entry beneath `root`: problems come up now.
+    /// Connects to `scheme://name`, and lists one entry beneath `root`, so that problems show at once.
     ///
     /// # Errors
-    /// Typed, with the remedy; within 35 s of an endpoint that hangs.
+    /// The error says what to do about it. If the endpoint hangs, it comes within 35 s.
     pub async fn connect(scheme: Scheme, name: &str, root: &StorePath, options: &Options) -> Result<Self> {
         let bucket = connect::bucket(scheme, name, options)?;
         let store = Self { bucket, keys: Keys::beneath(root) };
@@ -118,7 +120,8 @@ impl ObjectStore {
         }
     }
 
-    /// The cause of a failed HEAD, whose answer has no body and so no code: a listing fails with both.
+    /// Finds the cause of a failed HEAD, whose answer has no body and so no error code. A listing fails for
+    /// the same cause, and its answer has a code.
     async fn named(&self, error: Error) -> Error {
         let has_several_causes =
             [ErrorKind::Internal, ErrorKind::PermissionDenied, ErrorKind::InvalidArgument];
@@ -153,7 +156,7 @@ impl ObjectStore {
         }
     }
 
-    /// Keeps a directory that is about to lose an entry.
+    /// Makes a marker for the parent of `path`, which is about to lose an entry.
     async fn keep_parent(&self, path: &StorePath) -> Result<()> {
         match path.parent().filter(|parent| !parent.is_root()) {
             Some(parent) => self.mark(&parent).await,
@@ -235,7 +238,7 @@ fn file_status(who: &Principal, path: String, meta: &ObjectMeta) -> FileStatus {
         length: meta.size,
         replication: 1,
         block_size: BLOCK_BYTES,
-        // Whole seconds, as HTTP has them: a listing may know more.
+        // Whole seconds, because HTTP's headers have no fractions, while a listing may have them.
         modified_ms: meta.last_modified.timestamp() * 1_000,
         accessed_ms: 0,
         permission: 0o644,
@@ -245,7 +248,7 @@ fn file_status(who: &Principal, path: String, meta: &ObjectMeta) -> FileStatus {
     }
 }
 
-/// A directory has no time: most are only prefixes.
+/// The status of a directory. It has no times, because most directories are only prefixes.
 fn directory_status(who: &Principal, path: String) -> FileStatus {
     FileStatus {
         path,

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::collections::VecDeque;
 use strait_store::{Error, ErrorKind, FileStatus, Principal, Result, StorePath, fail};
 
-/// Keys of a page: S3's most.
+/// Keys of a page: the maximum of S3.
 const PAGE_KEYS: usize = 1_000;
 
 /// The entries of a directory, or the file itself.
@@ -30,7 +30,7 @@ pub fn entries(
             listing.turn_page().await.map_err(|error: Error| error.at("list", &listing.path))?;
         }
     });
-    // try_unfold goes on after an error.
+    // try_unfold continues after an error, so this ends the stream.
     let mut has_failed = false;
     steps
         .take_while(move |step| {
@@ -83,7 +83,7 @@ impl Listing {
         let files: VecDeque<_> = files.map(|(path, meta)| file_status(&self.who, path, meta)).collect();
         let names: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let directories = page.result.common_prefixes.iter().filter_map(path);
-        // A name may be both, if other programs made it so; stat finds the file.
+        // Other programs may make a file and a directory of one name. This lists the file, as stat finds it.
         let directories = directories.filter(|path| !names.contains(path.as_str()));
         let directories: Vec<_> = directories.map(|path| directory_status(&self.who, path)).collect();
         files.into_iter().chain(directories).collect()
@@ -117,17 +117,17 @@ impl ObjectStore {
         self.bucket.list_paginated(prefix, options).await
     }
 
-    /// Whether anything begins with the directory's prefix.
+    /// Whether any key begins with the directory's prefix.
     pub(crate) async fn has_entries(&self, directory: &StorePath) -> Result<bool> {
         match self.page(directory, None, 1, None).await {
             Ok(page) => Ok(!page.result.objects.is_empty()),
-            // Another program's key, such as a//b.
+            // There is a key that object_store can't represent, such as another program's a//b.
             Err(Failed::InvalidPath { .. }) => Ok(true),
             Err(error) => Err(Self::read_error(error)),
         }
     }
 
-    /// Whether the directory has more than its marker.
+    /// Whether the directory has other keys than its marker.
     pub(crate) async fn is_filled(&self, directory: &StorePath) -> Result<bool> {
         let marker = self.keys.marker(directory)?;
         let page = self.page(directory, None, 2, None).await.map_err(Self::read_error)?;
@@ -150,7 +150,7 @@ impl ObjectStore {
         steps.boxed()
     }
 
-    /// Removes a directory, its marker last: until then it is there.
+    /// Removes a directory. Its marker goes last, so the directory exists until then.
     pub(crate) async fn remove_tree(&self, directory: &StorePath) -> Result<()> {
         let marker = self.keys.marker(directory)?;
         let mut pages = self.pages(directory);

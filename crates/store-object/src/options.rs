@@ -16,11 +16,11 @@ pub struct Options {
     pub unsigned: bool,
     /// Trust these authorities (PEM) alone, as `--ca-bundle`.
     pub ca: Option<PathBuf>,
-    /// Variables as the services' tools name them. They take precedence over this process's.
+    /// Variables, named as in the services' tools. They take precedence over this process's environment.
     pub variables: Vec<(String, String)>,
 }
 
-/// Shows the names of variables: values may be keys.
+/// Shows only the names of variables, because values may be keys.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { endpoint, region, profile, unsigned, ca, variables } = self;

@@ -4,10 +4,10 @@ use crate::options::Options;
 use std::path::PathBuf;
 use strait_store::{ErrorKind, Result, fail};
 
-/// Longest file that is read: the tools write some hundred bytes a profile.
+/// Longest file that is read. The tools write some hundred bytes for each profile.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Settings by which the AWS tools get keys in other ways than from the files.
+/// Settings by which the AWS tools get keys in other ways than from these files.
 const OTHER_WAYS: [&str; 6] = [
     "role_arn",
     "sso_session",
@@ -23,7 +23,7 @@ pub struct Profile {
     pub credentials: Option<Credentials>,
     pub region: Option<String>,
     pub endpoint: Option<String>,
-    /// The setting by which it gets keys elsewhere. Other keys mustn't silently take their place.
+    /// The setting by which the profile gets its keys elsewhere. Other keys must not silently replace them.
     pub other_way: Option<&'static str>,
 }
 
@@ -35,10 +35,10 @@ pub struct Credentials {
 }
 
 impl Profile {
-    /// The named profile, or that of AWS_PROFILE, or `default`.
+    /// Reads the profile that `options` name, or else the one of AWS_PROFILE, or else `default`.
     ///
     /// # Errors
-    /// NotFound if a named one is in neither file.
+    /// NotFound if a profile was named, and neither file has it.
     pub fn read(options: &Options) -> Result<Self> {
         let variable = |name| options.variable(name);
         let named = options.profile.clone().or_else(|| variable("AWS_PROFILE"));
@@ -57,7 +57,7 @@ impl Profile {
             return fail(ErrorKind::NotFound, message);
         }
         let profile = Self::of(&sections.into_iter().flatten().flatten().collect::<Vec<_>>());
-        // Without a named one, the environment or the instance may have keys.
+        // If no profile was named, the keys may come from the environment or the instance instead.
         let other_way = profile.other_way.filter(|_| named.is_some());
         Ok(Self { other_way, ..profile })
     }
@@ -78,7 +78,7 @@ impl Profile {
 
 type Lines = Vec<(String, String)>;
 
-/// The lines `key = value` of a section. In the configuration its name may follow the word `profile`.
+/// The `key = value` lines of a section. In the configuration file, the word `profile` may precede its name.
 fn section(text: &str, name: &str) -> Option<Lines> {
     let mut lines = None;
     let mut inside = false;

@@ -1,4 +1,4 @@
-//! An open object: reads at any offset, and ahead where reads follow each other.
+//! An open object: reads at any offset, and reads ahead of sequential readers.
 
 use crate::Bucket;
 use crate::errors::{Sent, typed};
@@ -16,9 +16,9 @@ use strait_store::budget::{Reserved, Share};
 use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, fail};
 use tokio::task::AbortHandle;
 
-/// Bytes of one request ahead. A request costs an endpoint some 10 to 50 ms, whatever its size.
+/// Bytes of one read-ahead request. A request takes an endpoint some 10 to 50 ms, whatever its size.
 const BLOCK_BYTES: u64 = 4 << 20;
-/// Requests ahead at a time: 16 MiB hide 50 ms at 2.6 Gbit/s.
+/// Concurrent read-ahead requests: 16 MiB in flight hide a latency of 50 ms at 2.6 Gbit/s.
 const BLOCKS_AHEAD: usize = 4;
 
 /// An open object.
@@ -36,7 +36,7 @@ struct Object {
 }
 
 struct Ahead {
-    /// Where a read would follow the last one.
+    /// The offset at which a sequential read would continue.
     next: u64,
     blocks: VecDeque<Block>,
     last_read: Instant,
@@ -48,7 +48,7 @@ struct Block {
     _room: Reserved,
 }
 
-/// Ends a request that nobody waits for any more.
+/// Aborts a request when no reader waits for it any more.
 struct Fetching(AbortHandle);
 
 impl Drop for Fetching {
@@ -58,7 +58,7 @@ impl Drop for Fetching {
 }
 
 impl Reader {
-    /// Opens what a HEAD request described.
+    /// Opens the object that a HEAD request described.
     pub fn new(
         bucket: Arc<dyn Bucket>,
         key: Path,
@@ -67,7 +67,7 @@ impl Reader {
         memory: Arc<Share>,
     ) -> Self {
         let object = Arc::new(Object { bucket, key, meta });
-        // The first read at 0 doesn't follow another one: many readers want a footer or a header only.
+        // A first read at 0 doesn't count as sequential, because many readers want only a header.
         let ahead = Ahead { next: u64::MAX, blocks: VecDeque::new(), last_read: Instant::now() };
         let ahead = Arc::new(Mutex::new(ahead));
         memory.register(Arc::downgrade(&ahead), |ahead: &Mutex<Ahead>, idle| {
@@ -118,7 +118,7 @@ impl Ahead {
         }
     }
 
-    /// Requests the blocks from this range on, as far as there is memory.
+    /// Requests the blocks from the start of `range` on, as long as there is memory.
     fn fill(&mut self, range: &Range<u64>, object: &Arc<Object>, memory: &Arc<Share>) {
         while self.blocks.front().is_some_and(|block| block.range.end <= range.start) {
             self.blocks.pop_front();
@@ -133,13 +133,14 @@ impl Ahead {
             let Some(room) = (start < end).then(|| memory.reserve(end - start)).flatten() else { return };
             let (object, fetched) = (object.clone(), start..end);
             let task = tokio::spawn(async move { object.get(fetched).await.map_err(Arc::new) });
-            // Shared with the readers of the block, who may still wait when it is dropped here.
+            // Readers share the block's future. While one of them waits, dropping the block doesn't abort the
+            // request.
             let fetching = Fetching(task.abort_handle());
             let bytes = async move {
                 let _fetching = fetching;
                 match task.await {
                     Ok(bytes) => bytes,
-                    Err(_) => Err(Arc::new(Error::new(ErrorKind::Unavailable, "the read was cut off"))),
+                    Err(_) => Err(Arc::new(Error::new(ErrorKind::Unavailable, "the read was aborted"))),
                 }
             };
             let bytes = bytes.boxed().shared();
@@ -147,7 +148,8 @@ impl Ahead {
         }
     }
 
-    /// The blocks that have all of the range. A failed block goes, so that a repeated read asks again.
+    /// The blocks that cover all of `range`. Drops all blocks if one failed, so that a repeated read requests
+    /// them again.
     fn covering(&mut self, range: &Range<u64>) -> Option<Vec<Fetched>> {
         if self.blocks.iter().any(|block| matches!(block.bytes.peek(), Some(Err(_)))) {
             self.blocks.clear();
@@ -167,7 +169,7 @@ impl Object {
     }
 }
 
-/// Gets a range by one request, of this version of the object only.
+/// Gets a range of this version of the object, by one request.
 pub async fn get(
     bucket: &Arc<dyn Bucket>,
     key: &Path,
@@ -202,7 +204,7 @@ pub async fn get(
 impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
                 .map_err(|error: Error| error.at("read", &self.path));
         }
         let end = offset.saturating_add(length as u64).min(self.object.meta.size);
@@ -216,7 +218,7 @@ impl FileReader for Reader {
         self.object.meta.size
     }
 
-    /// The version, in a bucket that keeps versions. Objects of equal content have equal entity tags.
+    /// The version, if the bucket keeps versions: objects of equal content have equal entity tags.
     fn identity(&self) -> Option<Bytes> {
         self.object.meta.version.clone().map(Bytes::from)
     }

@@ -1,4 +1,4 @@
-//! Renames: copies within the endpoint, then removals. Not one step, as the capabilities say.
+//! Renames: copies within the endpoint, then removals. A rename isn't atomic; the capabilities say so.
 
 use crate::errors::{Sent, change, typed};
 use crate::keys::{MARKER, moved};
@@ -12,9 +12,9 @@ use object_store::path::Path;
 use object_store::{CopyMode, CopyOptions, Error as Failed, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
 use strait_store::{Error, ErrorKind, Result, StorePath, fail};
 
-/// Longest object that S3 copies by one request.
+/// Size of the largest object that S3 copies by one request.
 const MAX_COPY_BYTES: u64 = 5 << 30;
-/// Bytes of a piece of a longer one, which goes through this process: 10,000 parts make S3's largest object.
+/// Size of the pieces of a larger object, which is copied through this process. 10,000 pieces make 156 GiB.
 const PIECE_BYTES: u64 = 16 << 20;
 
 impl ObjectStore {
@@ -30,7 +30,7 @@ impl ObjectStore {
             return fail(ErrorKind::NotFound, "no such file or directory");
         }
         if from == to {
-            return fail(ErrorKind::AlreadyExists, "it has this name");
+            return fail(ErrorKind::AlreadyExists, "the new name is the same as the old one");
         }
         let target = self.find(to).await?;
         if matches!(target, Found::Nothing) {
@@ -71,7 +71,7 @@ impl ObjectStore {
             Ok(()) => self.delete(key).await,
             failed => failed,
         };
-        removed.map_err(|error| half_done(error, "it has both names now; remove the old one"))
+        removed.map_err(|error| half_done(error, "the file now has both names; remove the old one"))
     }
 
     async fn rename_directory(&self, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
@@ -80,13 +80,13 @@ impl ObjectStore {
         }
         let marker = self.keys.marker(to)?;
         let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
-        // Of several renames to one name, the first one makes the marker.
+        // Without `replace`, only one of several concurrent renames to a name can create the marker.
         let marked = self.bucket.put_opts(&marker, Bytes::new().into(), PutOptions::from(mode));
         change(None, marked).await?;
         let (old, new) = (self.keys.directory(from), self.keys.directory(to));
         let mut pages = self.pages(from);
         let part_copied = |error| {
-            half_done(error, "all is still under the old name, and a part under the new one; remove that")
+            half_done(error, "all files are under the old name, some also under the new one; remove those")
         };
         while let Some(page) = pages.try_next().await.map_err(part_copied)? {
             let copies = page.into_iter().filter(|meta| meta.location.as_ref() != format!("{old}{MARKER}"));
@@ -95,13 +95,14 @@ impl ObjectStore {
                 let Some(to) = to else {
                     return fail(
                         ErrorKind::Unsupported,
-                        "a folder that a console made can't be renamed here",
+                        "the directory is a folder that a web console made; it can't be renamed here",
                     );
                 };
                 if meta.size > 0 {
                     return self.copy(&meta.location, meta.size, &to, true).await;
                 }
-                // A listing shows a console's folder `a/` as an empty `a`, also beside a file `a`.
+                // A listing shows a console's folder `a/` as an empty `a`, even beside a file `a`. HEAD finds
+                // only the file.
                 match self.head(&meta.location).await? {
                     Some(file) => self.copy(&meta.location, file.size, &to, true).await,
                     None => self.put_empty(&to.clone().join(MARKER)).await,
@@ -114,7 +115,7 @@ impl ObjectStore {
             failed => failed,
         };
         removed.map_err(|error| {
-            half_done(error, "all is under the new name, and a part under the old one; remove that")
+            half_done(error, "all files are under the new name, some also under the old one; remove those")
         })
     }
 
@@ -124,7 +125,7 @@ impl ObjectStore {
         }
         let copied = async {
             if size == 0 {
-                // S3 copies conditionally by parts, which aren't empty.
+                // S3's conditional copy consists of parts, which can't be empty.
                 let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
                 let put = self.bucket.put_opts(to, Bytes::new().into(), PutOptions::from(mode));
                 return put.await.map(drop);
@@ -138,8 +139,8 @@ impl ObjectStore {
         }
     }
 
-    /// Copies through this process, a piece at a time. The name may be taken while the bytes travel. So the
-    /// completion has a condition, or an empty object reserves the name where the service takes none.
+    /// Copies through this process, piece by piece. Another client may take the name during the copy. So the
+    /// completion has a condition. If the service accepts none, an empty object reserves the name.
     pub(crate) async fn copy_through(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
         if replace {
             return self.upload_copy(from, size, to, Taken::Replaced).await;
@@ -192,10 +193,10 @@ impl ObjectStore {
     }
 }
 
-/// A new name that is already taken.
+/// What a copy does if an object has the new name.
 enum Taken<'r> {
     Replaced,
-    /// By this empty object, so that nobody else takes it.
+    /// It replaces this empty object, which reserves the name.
     Reserved(&'r Reservation),
     Refused,
 }

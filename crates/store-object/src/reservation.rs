@@ -1,7 +1,7 @@
-//! A name that an empty object keeps for a new one, until that takes its place.
+//! Reserves the name of a new object: an empty object has the name until the new one replaces it.
 //!
-//! The empty object is made by a conditional request. So of several creators of a name one succeeds, on
-//! every service, whatever conditions it accepts later.
+//! A conditional request creates the empty object. So exactly one of several creators of a name succeeds,
+//! even at a service that accepts no condition for the completion of an upload.
 
 use crate::Bucket;
 use crate::errors::{Sent, change, typed};
@@ -13,7 +13,7 @@ use object_store::{ObjectMeta, ObjectStoreExt, PutMode, PutOptions, UpdateVersio
 use std::sync::Arc;
 use strait_store::{ErrorKind, Result, fail};
 
-/// The empty object.
+/// The empty object that reserves a name.
 #[derive(Clone)]
 pub struct Reservation {
     bucket: Arc<dyn Bucket>,
@@ -22,10 +22,10 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves the name, if nothing has it.
+    /// Reserves the name, if no object has it.
     ///
     /// # Errors
-    /// AlreadyExists; OutcomeUnknown if an answer got lost.
+    /// AlreadyExists if an object has the name; OutcomeUnknown if an answer got lost.
     pub async fn take(bucket: Arc<dyn Bucket>, key: Path) -> Result<Self> {
         let put = bucket.put_opts(&key, Bytes::new().into(), PutOptions::from(PutMode::Create));
         let put = change(None, put).await?;
@@ -38,16 +38,16 @@ impl Reservation {
         PutMode::Update(self.version.clone())
     }
 
-    /// The condition of an upload's completion, where the service takes one.
+    /// The condition for the completion of an upload, if the service accepts one.
     pub fn condition(&self) -> Option<Condition> {
         let e_tag = self.version.e_tag.as_deref().filter(|_| self.bucket.takes_conditional_uploads())?;
         Some((IF_MATCH, HeaderValue::from_str(e_tag).ok()?))
     }
 
-    /// Whether the name still has this object.
+    /// Checks that the name still belongs to this empty object.
     ///
     /// # Errors
-    /// NotFound if it hasn't.
+    /// NotFound if it doesn't.
     pub async fn check(&self) -> Result<()> {
         let there = self.bucket.head(&self.key).await.map_err(|error| typed(error, Sent::Repeatable));
         let is_ours = match there {
@@ -57,11 +57,11 @@ impl Reservation {
         };
         match is_ours {
             true => Ok(()),
-            false => fail(ErrorKind::NotFound, "the file was replaced or removed meanwhile"),
+            false => fail(ErrorKind::NotFound, "the file was replaced or removed while it was written"),
         }
     }
 
-    /// Gives the name up. Errors leave the empty object.
+    /// Removes the empty object, if the name still belongs to it. If that fails, the empty object remains.
     pub async fn release(&self) {
         let there = self.bucket.head(&self.key).await;
         if there.is_ok_and(|there| there.size == 0 && self.is_this(&there)) {
@@ -69,7 +69,7 @@ impl Reservation {
         }
     }
 
-    /// Empty objects have one entity tag; versions differ.
+    /// All empty objects have the same entity tag. In a bucket that keeps versions, their versions differ.
     fn is_this(&self, there: &ObjectMeta) -> bool {
         let Self { version, .. } = self;
         let differ = matches!((&there.version, &version.version), (Some(there), Some(ours)) if there != ours);

@@ -16,28 +16,28 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes of a part. S3 takes 5 MiB at least, except of the last one.
+/// Bytes of a part. S3 requires at least 5 MiB, except for the last part.
 const PART_BYTES: usize = 8 << 20;
-/// After this many parts they have twice the size, so that a file may have 148 GiB.
+/// After this many parts, further ones have twice the size. So a file can have 148 GiB.
 const SMALL_PARTS: usize = 1_000;
-/// S3's limit.
+/// S3's limit on the parts of an object.
 const MAX_PARTS: usize = 10_000;
-/// Parts on their way at a time, of one file.
+/// Parts of one file that are sent at the same time.
 const PARTS_ON_THEIR_WAY: usize = 4;
-/// How long an append waits for memory that other files have.
+/// Longest wait of an append for memory that other files use.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
-/// Pause between two looks for memory.
+/// Pause between two checks for free memory.
 const MEMORY_LOOK: Duration = Duration::from_millis(20);
-/// Writers of the process that may go on without memory, so that writers who all wait can't block
-/// each other: 4 parts at most beside the budget.
+/// Writers of the process that can continue without memory from the budget. Otherwise writers that all wait
+/// could block each other forever. They exceed the budget by 4 parts at most.
 static OVERDRAFT: Semaphore = Semaphore::const_new(4);
 
 /// How the object gets its name.
 #[derive(Clone)]
 pub enum Publish {
-    /// In place of any object that has the name then.
+    /// It replaces any object that has the name by then.
     Replace,
-    /// In place of the empty object that reserved the name.
+    /// It replaces the empty object that reserved the name.
     Over(Reservation),
 }
 
@@ -68,7 +68,7 @@ enum State {
 }
 
 impl Writer {
-    /// A writer of an empty object.
+    /// A writer of a new object, which has no bytes yet.
     pub fn new(
         bucket: Arc<dyn Bucket>,
         key: Path,
@@ -108,7 +108,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes memory for `bytes`, and waits for it if need be.
+    /// Reserves memory for `bytes`, and waits for it if necessary.
     async fn find_room(&mut self, bytes: usize) -> Result<()> {
         let deadline = Instant::now() + MEMORY_PATIENCE;
         while self.overdraft.is_none() {
@@ -134,10 +134,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends exactly one part, which needs the memory until it arrives.
+    /// Sends exactly one part. Its memory stays reserved until the part has arrived.
     async fn send_part(&mut self) -> Result<()> {
         if self.parts == MAX_PARTS {
-            return fail(ErrorKind::NoSpace, "an object here has 10,000 parts at most, 148 GiB");
+            return fail(ErrorKind::NoSpace, "the object is too large: the maximum is 148 GiB");
         }
         if self.on_their_way.len() >= PARTS_ON_THEIR_WAY {
             self.part_arrived().await?;
@@ -149,7 +149,7 @@ impl Writer {
         let part = self.cut(self.part_bytes());
         let lent = (std::mem::take(&mut self.room), self.overdraft.take());
         if self.filled > 0 {
-            // The rest is smaller than an append, and counts again.
+            // The remaining bytes are fewer than an append's, and need their own reservation.
             self.room.extend(self.memory.reserve(self.filled as u64));
         }
         let Some(upload) = self.upload.as_mut() else { return Ok(()) };
@@ -162,7 +162,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The first `length` of the bytes that fill up, or all.
+    /// Cuts off the first `length` of the collected bytes, or all.
     fn cut(&mut self, length: usize) -> PutPayload {
         let mut part = Vec::with_capacity(self.filling.len());
         let mut rest = length;
@@ -213,25 +213,25 @@ impl Writer {
         Ok(())
     }
 
-    /// Completes the upload, if the reserved name is still ours. A failed upload stays here: `drop` aborts it.
+    /// Completes the upload, if the reserved name is still ours. `drop` aborts an upload that failed.
     async fn complete(&mut self) -> Result<PutResult> {
         let mut condition = None;
         if let Publish::Over(reserved) = &self.publish {
-            // Not every endpoint takes the condition of the request below, or minds it.
+            // Not every endpoint accepts the condition of the request below, or respects it.
             reserved.check().await?;
             condition = reserved.condition();
         }
         let Some(upload) = self.upload.as_mut() else {
             return fail(ErrorKind::Internal, "the upload has ended already");
         };
-        // Of an unconditional one, too, a repeated request fails: the upload is gone.
+        // A completion without a condition also fails when it is repeated, because the upload is gone.
         change(condition, upload.complete()).await
     }
 
     fn check_open(&self) -> Result<()> {
         match self.state {
             State::Open => Ok(()),
-            State::Failed => fail(ErrorKind::InvalidArgument, "the file failed before; write it again"),
+            State::Failed => fail(ErrorKind::InvalidArgument, "an earlier call failed; write the file again"),
             State::Closed => fail(ErrorKind::InvalidArgument, "the file is closed"),
         }
     }
@@ -249,7 +249,7 @@ impl FileWriter for Writer {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         self.check_open().map_err(|error| error.at("append", &self.path))?;
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
         if data.is_empty() {
@@ -262,7 +262,7 @@ impl FileWriter for Writer {
         Ok(())
     }
 
-    /// Promises nothing: an object has no bytes before it is whole.
+    /// Guarantees nothing: an object has no bytes before its writer closes it.
     async fn flush(&mut self) -> Result<Option<u32>> {
         self.check_open().map_err(|error| error.at("flush", &self.path))?;
         Ok(None)
@@ -292,7 +292,7 @@ impl FileWriter for Writer {
 }
 
 impl Drop for Writer {
-    /// An abandoned object was never there: its parts go, and the name that it reserved.
+    /// An abandoned object never becomes visible. This removes its parts and frees its reserved name.
     fn drop(&mut self) {
         if self.state == State::Closed {
             return;

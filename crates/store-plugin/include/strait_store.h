@@ -3,21 +3,21 @@
  * The library exports one function, strait_store_plugin(). It returns the table below, which lives
  * as long as the library.
  *
- * Results.   Each function returns STRAIT_OK or a kind of error. After an error it may have
- *            written a message for people into `error`: the cause, without path and operation.
- * Ownership. Pointers that the caller passes are valid during the call only. A function stores a
- *            pointer of the plugin's in `*store`, `*listing`, `*reader` or `*writer`. It stays
- *            valid until the caller passes it to the function that ends it. After an error the
- *            caller ignores it.
- * Threads.   The caller uses many threads. It calls all functions with one store or one reader
- *            at once, but never two with the same listing or writer.
+ * Results.   Each function returns STRAIT_OK or a kind of error. On an error, it can write a
+ *            message for people into `error`: the cause, without path and operation.
+ * Ownership. Pointers that the caller passes are valid only during the call. A function that opens
+ *            something stores a pointer of the plugin in `*store`, `*listing`, `*reader` or
+ *            `*writer`. The pointer must stay valid until the caller passes it to close_store,
+ *            list_close, close_reader or release. After an error, the caller ignores it.
+ * Threads.   The caller uses many threads. Several of them may use one store or one reader at the
+ *            same time, but only one at a time uses a listing or a writer.
  * Paths.     Absolute, normalised, with `/` between the names, UTF-8, ending with NUL. The root
  *            is `/`. A name that isn't UTF-8 can't be expressed: leave it out of listings.
  * Time.      A function that doesn't return within 30 s counts as hung. Its caller gets an error.
- * Rights.    Act as the caller's user, or leave out STRAIT_PER_USER.
+ * Rights.    Act as the caller's user, or don't declare STRAIT_PER_USER.
  *
- * A later version of this file only appends functions and fields, and `size` tells which are there.
- * Any other change has another STRAIT_STORE_ABI.
+ * A later version of this file only appends functions and fields, and `size` shows which ones a
+ * table has. Any other change gets another STRAIT_STORE_ABI.
  *
  * Licence: Apache-2.0
  */
@@ -52,16 +52,16 @@ enum {
     STRAIT_CORRUPT = 14,
     STRAIT_OUTCOME_UNKNOWN = 15,
     STRAIT_INTERNAL = 16,
-    /* Of list_next alone: there are no more entries. */
+    /* Only list_next returns this: there are no more entries. */
     STRAIT_END = 100
 };
 
 /* Capabilities: the file system's abilities beyond stat, list, open, create, rename, remove and
- * mkdirs. The functions of an absent one are never called, and may be NULL. */
+ * mkdirs. If a capability isn't declared, its functions are never called, and may be NULL. */
 enum {
     STRAIT_APPEND = 1 << 0,
     STRAIT_TRUNCATE = 1 << 1,
-    STRAIT_RENAME_REPLACE = 1 << 2,        /* in one step */
+    STRAIT_RENAME_REPLACE = 1 << 2,        /* rename replaces a file in one step */
     STRAIT_ATOMIC_RENAME = 1 << 3,         /* rename is one step */
     STRAIT_PERMISSIONS = 1 << 4,
     STRAIT_OWNERSHIP = 1 << 5,
@@ -109,7 +109,7 @@ typedef struct strait_create {
     uint64_t block_size;  /* 0: the default */
 } strait_create;
 
-/* Attributes to set; those that aren't named stay. */
+/* Attributes to set. The others stay unchanged. */
 typedef struct strait_attributes {
     uint8_t has_permission, has_modified, has_accessed, has_replication;
     uint32_t permission;
@@ -119,8 +119,8 @@ typedef struct strait_attributes {
     const char *group; /* or NULL */
 } strait_attributes;
 
-/* Takes one block of a file: its hosts, ending with NULL. Call it in the thread of block_locations,
- * before that returns. */
+/* Receives one block of a file. `hosts` ends with NULL. block_locations calls this in its own thread,
+ * before it returns. */
 typedef void (*strait_block_fn)(void *context, uint64_t offset, uint64_t length, const char *const *hosts);
 
 typedef struct strait_store_functions {
@@ -128,17 +128,17 @@ typedef struct strait_store_functions {
     uint32_t size; /* sizeof(strait_store_functions) */
     const char *name;
 
-    /* Opens the file system of `uri`, such as "sector://master:6000". `options` are keys and values
-     * by turns, ending with NULL. */
+    /* Opens the file system of `uri`, such as "sector://master:6000". In `options`, each key is
+     * followed by its value; the list ends with NULL. */
     int32_t (*open_store)(const char *uri, const char *const *options, void **store, strait_error *error);
     void (*close_store)(void *store);
     uint32_t (*capabilities)(void *store);
-    /* An abandoned file is writable again after this time. */
+    /* Milliseconds after which an abandoned file is writable again, at the latest. */
     uint32_t (*recovery_ms)(void *store);
 
     int32_t (*stat)(void *store, const strait_caller *caller, const char *path, strait_status *status,
                     strait_error *error);
-    /* The entries of a directory; STRAIT_NOT_A_DIRECTORY for a file. */
+    /* Opens the listing of a directory; STRAIT_NOT_A_DIRECTORY for a file. */
     int32_t (*list_open)(void *store, const strait_caller *caller, const char *path, void **listing,
                          strait_error *error);
     int32_t (*list_next)(void *listing, char name[STRAIT_NAME_BYTES], strait_status *status,
@@ -154,18 +154,18 @@ typedef struct strait_store_functions {
     /* Creates a file, and its missing parents. */
     int32_t (*create)(void *store, const strait_caller *caller, const char *path, const strait_create *how,
                       void **writer, strait_error *error);
-    /* Opens a file to write at its end, which it stores in `*position`. */
+    /* Opens a file to write at its end, whose offset it stores in `*position`. */
     int32_t (*append)(void *store, const strait_caller *caller, const char *path, void **writer,
                       uint64_t *position, strait_error *error);
     /* Accepts all bytes, or fails. */
     int32_t (*write)(void *writer, const void *from, size_t size, strait_error *error);
     /* Readers that open the file afterwards see the bytes. */
     int32_t (*flush)(void *writer, strait_error *error);
-    /* On stable storage. */
+    /* Puts the bytes on stable storage. */
     int32_t (*sync)(void *writer, strait_error *error);
-    /* As sync, and the length is recorded. */
+    /* As sync, and records the length. */
     int32_t (*close)(void *writer, strait_error *error);
-    /* Frees the writer. Not closed, it is abandoned: flushed bytes stay. */
+    /* Frees the writer. If it wasn't closed, its file is abandoned: flushed bytes stay. */
     void (*release)(void *writer);
 
     int32_t (*truncate)(void *store, const strait_caller *caller, const char *path, uint64_t length,
@@ -175,15 +175,15 @@ typedef struct strait_store_functions {
                       int32_t replace, strait_error *error);
     int32_t (*remove)(void *store, const strait_caller *caller, const char *path, int32_t recursive,
                       strait_error *error);
-    /* `permission` is for the directory itself; negative: the default. */
+    /* `permission` applies to the directory itself; negative: the default. */
     int32_t (*mkdirs)(void *store, const strait_caller *caller, const char *path, int64_t permission,
                       strait_error *error);
     int32_t (*set_attributes)(void *store, const strait_caller *caller, const char *path,
                               const strait_attributes *attributes, strait_error *error);
-    /* The blocks that `offset` .. `offset + length` touches, in order. */
+    /* Passes the blocks that overlap `offset` .. `offset + length` to `block`, in order. */
     int32_t (*block_locations)(void *store, const strait_caller *caller, const char *path, uint64_t offset,
                                uint64_t length, strait_block_fn block, void *context, strait_error *error);
-    /* The file's checksum: the name of its kind, ending with NUL, and up to 64 bytes. */
+    /* Stores the file's checksum: the name of its kind, which ends with NUL, and up to 64 bytes. */
     int32_t (*checksum)(void *store, const strait_caller *caller, const char *path, char kind[64],
                         uint8_t value[64], size_t *size, strait_error *error);
     int32_t (*status)(void *store, uint64_t *capacity, uint64_t *used, uint64_t *remaining,

@@ -1,4 +1,4 @@
-//! `strait_store.h` in Rust. A test compiles the header and compares.
+//! `strait_store.h` in Rust. A test compiles the header and compares both.
 
 use std::ffi::{c_char, c_void};
 

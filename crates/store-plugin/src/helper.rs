@@ -1,4 +1,4 @@
-//! The process of a library: it answers calls until its parent is gone.
+//! The process of a library. It answers calls until its parent has ended.
 
 use crate::wire::{Answer, Channel, Request, Spec, bits};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -17,19 +17,19 @@ use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, Principal, Resul
 /// Opens the file system of a library.
 pub type Opener = fn(&Spec) -> Result<Arc<dyn Foreign>>;
 
-/// Serves the parent, which is at the socket that is this process's standard input.
+/// Serves the parent, whose socket is this process's standard input.
 ///
 /// # Errors
-/// Standard input isn't such a socket.
+/// Standard input isn't the socket of a parent.
 pub fn serve(opener: Opener) -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     leave_standard_input()?;
     let watched = control.try_clone()?;
-    // The library may hang in this thread while it opens.
+    // This thread may hang in the library while it opens. So another thread watches the parent.
     std::thread::Builder::new().spawn(move || end_with(&watched))?;
     let mut first = Channel::new(control.try_clone()?);
     let (Request::Open(spec), _) = first.receive()? else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the parent asks for something else first"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the parent's first request isn't to open"));
     };
     let fs = match opener(&spec) {
         Ok(fs) => fs,
@@ -43,15 +43,15 @@ pub fn serve(opener: Opener) -> io::Result<()> {
     Ok(())
 }
 
-/// Standard input is empty afterwards. A library that reads it, or a program that a library starts, must
-/// not have the parent's socket.
+/// Makes standard input empty. A library that reads it, or a program that a library starts, must not get
+/// the parent's socket.
 fn leave_standard_input() -> io::Result<()> {
     // SAFETY: the descriptor is open, and nothing drops this second owner.
     let mut input = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(0) });
     Ok(rustix::io::dup2(&File::open("/dev/null")?, &mut input)?)
 }
 
-/// Answers the calls of each socket that the parent passes on, until it is gone.
+/// Answers the calls on each socket that the parent sends, until the parent has ended.
 pub(crate) fn answer_all(control: &UnixStream, fs: Arc<dyn Foreign>) -> io::Result<()> {
     let session = Arc::new(Session { fs, handles: Mutex::default(), next: AtomicU64::new(1) });
     while let Some(socket) = another(control)? {
@@ -61,7 +61,7 @@ pub(crate) fn answer_all(control: &UnixStream, fs: Arc<dyn Foreign>) -> io::Resu
     Ok(())
 }
 
-/// Waits until the parent is gone, and ends this process.
+/// Waits until the parent has ended, then ends this process.
 fn end_with(parent: &UnixStream) {
     loop {
         let mut events = [PollFd::new(parent, PollFlags::RDHUP)];
@@ -73,12 +73,12 @@ fn end_with(parent: &UnixStream) {
     }
 }
 
-/// Ends this process at once: a thread may hang in the library, and so may the library's destructors.
+/// Ends this process at once, because a thread or a destructor of the library may hang.
 fn end() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
 }
 
-/// The next socket that the parent passes on; None once it is gone.
+/// Receives the next socket from the parent. None once the parent has ended.
 fn another(control: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut passed = RecvAncillaryBuffer::new(&mut space);
@@ -94,7 +94,7 @@ fn another(control: &UnixStream) -> io::Result<Option<OwnedFd>> {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
     });
-    sockets.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no socket came along"))
+    sockets.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a message without a socket"))
 }
 
 struct Session {
@@ -167,7 +167,7 @@ impl Session {
             Request::Close { handle } => self.write(handle, |writer| writer.close()),
             Request::Release { handle } => {
                 let released = lock(&self.handles).remove(&handle);
-                drop(released); // outside the lock: a library may take its time
+                drop(released); // outside the lock, because the library may need time
                 Ok(Answer::Done)
             }
             Request::Truncate { who, path, length } => done(fs.truncate(&who.into(), &path, length)),
@@ -219,7 +219,7 @@ fn done(outcome: Result<()>) -> Result<Answer> {
 }
 
 fn strange<T>() -> Result<T> {
-    fail(ErrorKind::Internal, "a call that makes no sense")
+    fail(ErrorKind::Internal, "a call that doesn't fit its handle")
 }
 
 fn too_long() -> Error {

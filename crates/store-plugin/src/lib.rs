@@ -1,5 +1,5 @@
-//! File systems that only have a C or C++ client: a library behind the interface of
-//! [`strait_store.h`](../include/strait_store.h), in this process or in one of its own.
+//! File systems that have only a C or C++ client: a library with the interface of
+//! [`strait_store.h`](../include/strait_store.h), in this process or in a separate one.
 //!
 //! ```text
 //!   ForeignStore (a store: blocking pool, time limits)
@@ -8,11 +8,11 @@
 //!        └─ Remote ─ Unix sockets ─ serve_parent, in the helper process ─ Plugin, or another library
 //! ```
 //!
-//! Each call to a helper has a socket of its own meanwhile, so a call that hangs stops no other. A helper
-//! that crashes fails the calls in flight, and the next call starts another helper.
+//! Each running call to a helper has its own socket, so a call that hangs blocks no other. If a helper
+//! crashes, the calls in flight fail, and the next call starts another helper.
 //!
 //! This room must never: load a library that a client named; trust a number or a text that a library
-//! returns; wait for one without a limit.
+//! returns; wait for a library without a limit.
 
 mod abi;
 mod helper;
@@ -44,7 +44,7 @@ pub struct Place {
 /// Opens a library's file system as a store.
 ///
 /// # Errors
-/// The library's; TimedOut if it doesn't open in time.
+/// TimedOut if the library doesn't open in time; else the library's error.
 pub async fn open(spec: Spec, place: Place, opener: Opener) -> Result<ForeignStore> {
     let patience = place.patience;
     let opening = tokio::task::spawn_blocking(move || -> Result<Arc<dyn Foreign>> {

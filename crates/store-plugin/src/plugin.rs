@@ -1,6 +1,6 @@
 //! A library with the functions of `strait_store.h`, in this process.
 //!
-//! A plugin is trusted as far as its process: it can crash it. Nothing that it *returns* is trusted.
+//! A plugin can crash the process that it runs in. Otherwise it isn't trusted: its results are checked.
 
 use crate::abi::{
     ABI, CAttributes, CCaller, CChecksum, CCreate, CError, CStatus, END, Functions, Handle, MESSAGE_BYTES,
@@ -20,9 +20,9 @@ use strait_store::{
     Result, SetAttributes, StoreStatus, fail,
 };
 
-/// Entries of one portion of a listing.
+/// Entries per portion of a listing.
 const PORTION_ENTRIES: usize = 256;
-/// Longest file that a plugin may name: larger numbers are nonsense, and would overflow.
+/// Longest file that a plugin can report. Larger numbers are errors of the plugin, and would overflow.
 const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 /// Most blocks of one answer: a petabyte in blocks of 128 MiB.
 const MAX_BLOCKS: usize = 8 << 20;
@@ -40,33 +40,34 @@ struct Inner {
     abilities: Capabilities,
 }
 
-/// A plugin's own pointer.
+/// A pointer that belongs to the plugin.
 #[derive(Clone, Copy)]
 struct Address(Handle);
-// SAFETY: the header lets any thread use each handle, of a listing or a writer one at a time.
+// SAFETY: the header allows each handle in any thread, but a listing or writer in one thread at a time.
 unsafe impl Send for Address {}
-// SAFETY: as above; of listings and writers there are only exclusive borrows here.
+// SAFETY: as above; listings and writers are only borrowed exclusively here.
 unsafe impl Sync for Address {}
 
 impl Plugin {
     /// Loads the library, and opens the file system of `uri`.
     ///
     /// # Errors
-    /// InvalidArgument if there is no such library, or it isn't a plugin of this version; else the plugin's.
+    /// InvalidArgument if there is no such library, or it isn't a plugin for this version of the header;
+    /// else the plugin's error.
     pub fn open(library: &Path, uri: &str, options: &[(String, String)]) -> Result<Self> {
         let wrong = |why: String| {
             Error::new(ErrorKind::InvalidArgument, format!("plugin {}: {why}", library.display()))
         };
         // SAFETY: loading runs the library's initializers. The operator named it, and vouches for it.
         let loaded = unsafe { Library::new(library) };
-        // It stays loaded: its threads, and destructors of its thread-local values, may outlive the store.
+        // The library stays loaded: its threads, and destructors of its thread-local values, may outlive
+        // the store.
         let loaded = ManuallyDrop::new(loaded.map_err(|error| wrong(format!("can't be loaded: {error}")))?);
         // SAFETY: the header gives this type to the symbol.
         let entry =
             unsafe { loaded.get::<unsafe extern "C" fn() -> *const Functions>(b"strait_store_plugin\0") };
-        let entry = entry.map_err(|_| {
-            wrong("it has no function strait_store_plugin; it isn't a plugin, or for another version".into())
-        })?;
+        let entry = entry
+            .map_err(|_| wrong("it has no function strait_store_plugin, so it isn't a plugin".into()))?;
         // SAFETY: as declared.
         let table = unsafe { entry() };
         if table.is_null() {
@@ -75,18 +76,18 @@ impl Plugin {
         // SAFETY: a table of any version begins with these two numbers.
         let (abi, size) = unsafe { (*table.cast::<u32>(), *table.cast::<u32>().add(1)) };
         if abi != ABI {
-            return Err(wrong(format!("it has version {abi} of strait_store.h, not {ABI}; build it anew")));
+            return Err(wrong(format!("it has version {abi} of strait_store.h, not {ABI}; rebuild it")));
         }
         if (size as usize) < size_of::<Functions>() {
             return Err(wrong(format!(
-                "its table has {size} bytes, not {}; build it anew with this version's strait_store.h",
+                "its table has {size} bytes, not {}; rebuild it with this version's strait_store.h",
                 size_of::<Functions>()
             )));
         }
         // SAFETY: the table has at least this size.
         let functions = unsafe { *table };
         let store = open_store(&functions, uri, options)?;
-        // If it lacks a function, the drop closes the store.
+        // If a function is missing, dropping `inner` closes the store.
         let mut inner = Inner { store: Address(store), functions, abilities: capabilities(0, 0) };
         inner.abilities = abilities(&functions, store)?;
         Ok(Self { inner: Arc::new(inner) })
@@ -142,18 +143,18 @@ fn needed<T>(function: Option<T>, name: &str) -> Result<T> {
 }
 
 fn text(text: &str) -> Result<CString> {
-    CString::new(text).or_else(|_| fail(ErrorKind::InvalidArgument, "a text has a NUL byte"))
+    CString::new(text).or_else(|_| fail(ErrorKind::InvalidArgument, "a path, name or option has a NUL byte"))
 }
 
-/// Calls a function, and types its error.
+/// Calls a function, and converts its error.
 fn checked(call: impl FnOnce(*mut CError) -> i32) -> Result<()> {
     match ended(call)? {
         0 => Ok(()),
-        other => fail(ErrorKind::Internal, format!("the plugin returns {other}, which is no kind of error")),
+        other => fail(ErrorKind::Internal, format!("the plugin returned {other}, not a valid result")),
     }
 }
 
-/// As [`checked`]; returns 0 or STRAIT_END.
+/// As [`checked`], but also accepts STRAIT_END. Returns 0 or STRAIT_END.
 fn ended(call: impl FnOnce(*mut CError) -> i32) -> Result<i32> {
     let mut error = CError { message: [0; MESSAGE_BYTES] };
     let code = call(&raw mut error);
@@ -161,19 +162,19 @@ fn ended(call: impl FnOnce(*mut CError) -> i32) -> Result<i32> {
         return Ok(code);
     }
     let Some(kind) = ErrorKind::from_thrift(code) else {
-        return fail(ErrorKind::Internal, format!("the plugin returns {code}, which is no kind of error"));
+        return fail(ErrorKind::Internal, format!("the plugin returned {code}, not a valid result"));
     };
     let message = taken(&error.message);
-    fail(kind, if message.is_empty() { "the plugin gives no reason".to_owned() } else { message })
+    fail(kind, if message.is_empty() { "the plugin gave no reason".to_owned() } else { message })
 }
 
-/// Text of an array that may lack its NUL.
+/// The text of an array whose final NUL may be missing.
 fn taken(array: &[c_char]) -> String {
     let bytes: Vec<u8> = array.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A caller as the header has it, and the texts behind its pointers.
+/// A caller in the header's form, with the texts that its pointers refer to.
 struct Caller {
     _texts: Vec<CString>,
     _groups: Vec<*const c_char>,
@@ -208,7 +209,10 @@ fn empty_status() -> CStatus {
 
 fn status_of(path: String, status: &CStatus) -> Result<FileStatus> {
     if status.length > MAX_FILE_BYTES || status.block_size > MAX_FILE_BYTES || status.permission > 0o7777 {
-        return fail(ErrorKind::Internal, format!("the plugin returned an impossible size or mode for {path}"));
+        return fail(
+            ErrorKind::Internal,
+            format!("the plugin returned an impossible size or mode for {path}"),
+        );
     }
     let directory = status.directory != 0;
     Ok(FileStatus {
@@ -290,7 +294,7 @@ impl Foreign for Plugin {
         })?;
         let reader = PluginReader { plugin: self.inner.clone(), reader: Address(reader), length };
         match length > MAX_FILE_BYTES {
-            true => fail(ErrorKind::Internal, "the plugin returns a nonsense length"),
+            true => fail(ErrorKind::Internal, "the plugin returned an impossible length"),
             false => Ok(Arc::new(reader)),
         }
     }
@@ -322,7 +326,7 @@ impl Foreign for Plugin {
         })?;
         let writer = PluginWriter { plugin: self.inner.clone(), writer: Address(writer), begins_at };
         match begins_at > MAX_FILE_BYTES {
-            true => fail(ErrorKind::Internal, "the plugin returns a nonsense position"),
+            true => fail(ErrorKind::Internal, "the plugin returned an impossible position"),
             false => Ok(Box::new(writer)),
         }
     }
@@ -332,7 +336,7 @@ impl Foreign for Plugin {
             return absent();
         }
         if length > MAX_FILE_BYTES {
-            return fail(ErrorKind::InvalidArgument, "no file is so long");
+            return fail(ErrorKind::InvalidArgument, "the length is too large for a file");
         }
         // SAFETY: see above.
         self.inner.at(self.inner.functions.truncate, who, path, |cut, store, caller, at, error| unsafe {
@@ -413,7 +417,7 @@ impl Foreign for Plugin {
             locate(store, caller, at, range.start, length, take_block, context, error)
         })?;
         match blocks.iter().any(|block| block.offset.checked_add(block.length).is_none()) {
-            true => fail(ErrorKind::Internal, "the plugin returns nonsense blocks"),
+            true => fail(ErrorKind::Internal, "the plugin returned impossible blocks"),
             false => Ok(blocks),
         }
     }
@@ -429,7 +433,7 @@ impl Foreign for Plugin {
         })?;
         match sum.value.get(..sum.size) {
             Some(value) => Ok(Checksum { algorithm: taken(&sum.kind), value: value.to_vec() }),
-            None => fail(ErrorKind::Internal, "the plugin returns a checksum of a nonsense size"),
+            None => fail(ErrorKind::Internal, "the plugin returned a checksum of an impossible size"),
         }
     }
 
@@ -446,9 +450,9 @@ impl Foreign for Plugin {
     }
 }
 
-/// Takes one block; the context is the vector of them.
+/// Stores one block. `context` is the vector of blocks.
 unsafe extern "C" fn take_block(context: *mut c_void, offset: u64, length: u64, hosts: *const *const c_char) {
-    // SAFETY: the plugin passes on the context that it got, within the call that lent it.
+    // SAFETY: the plugin passes the context that it got, during the call that gave it.
     let blocks = unsafe { &mut *context.cast::<Vec<BlockLocation>>() };
     if blocks.len() >= MAX_BLOCKS || hosts.is_null() {
         return;
@@ -489,7 +493,7 @@ impl Listing for PluginListing {
             }
             let name = taken(&name);
             if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-                return fail(ErrorKind::Internal, "the plugin lists a name that can't be one");
+                return fail(ErrorKind::Internal, "the plugin listed an invalid name");
             }
             entries.push(status_of(format!("{}/{name}", self.above), &status)?);
         }
@@ -515,7 +519,7 @@ struct PluginReader {
 impl Reader for PluginReader {
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>> {
         let read = needed(self.plugin.functions.read, "read")?;
-        // A plugin that tells of more bytes than it wrote gets zeros, and not this process's memory.
+        // If a plugin reports more bytes than it wrote, the caller gets zeros, not this process's memory.
         let mut bytes = vec![0; size];
         let mut got = 0;
         // SAFETY: the reader is open, and the vector has room for `size` bytes.
@@ -523,7 +527,7 @@ impl Reader for PluginReader {
             read(self.reader.0, offset, bytes.as_mut_ptr().cast(), size, &raw mut got, error)
         })?;
         if got > size {
-            let why = format!("the plugin returns {got} bytes where {size} were asked for");
+            let why = format!("the plugin returned {got} bytes, but {size} were requested");
             return fail(ErrorKind::Internal, why);
         }
         bytes.truncate(got);

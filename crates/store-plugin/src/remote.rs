@@ -1,4 +1,4 @@
-//! A file system in a process of its own, which may crash or hang without this one.
+//! A file system in a separate process, whose crashes and hangs don't harm this one.
 
 use crate::wire::{Answer, Channel, How, Request, Spec, Who, capabilities};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -20,10 +20,10 @@ use strait_store::{
     SetAttributes, StoreStatus, fail,
 };
 
-/// With so many calls that don't return, the process is killed, and the next call starts another: a
-/// single one may wait for one file, and others should keep theirs. Calls that return late don't count.
+/// If this many calls hang, the process is killed, and the next call starts another. Fewer hung calls may
+/// concern a single file, so they don't end other files' calls. A call that returns late no longer counts.
 const MAX_HUNG: usize = 4;
-/// Pause after a process that ended early, so that a broken library doesn't keep a processor busy.
+/// Shortest time between two starts of the process, so that a broken library doesn't keep a processor busy.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// The command that runs [`crate::serve_parent`].
@@ -35,7 +35,7 @@ pub struct Launch {
     pub arguments: Vec<OsString>,
 }
 
-/// See the module.
+/// A file system in a separate process: see the module.
 pub struct Remote {
     launch: Launch,
     spec: Spec,
@@ -54,7 +54,7 @@ struct Process {
     child: Mutex<Child>,
     control: UnixStream,
     idle: Mutex<Vec<Channel>>,
-    /// Those whose answers nobody waits for any more.
+    /// Channels with calls whose answers no caller waits for any more.
     late: Mutex<Vec<Channel>>,
     patience: Duration,
     dead: AtomicBool,
@@ -72,14 +72,15 @@ impl Remote {
     /// Starts the process, which opens the library.
     ///
     /// # Errors
-    /// The library's; TimedOut if it doesn't open within twice the patience.
+    /// Unavailable if the process can't be started or ends; TimedOut if the library doesn't open within
+    /// twice `patience`; else the library's error.
     pub fn start(launch: Launch, spec: Spec, patience: Duration) -> Result<Self> {
         let (process, abilities) = Process::start(&launch, &spec, patience)?;
         let current = Mutex::new(Current { process, started: Instant::now() });
         Ok(Self { launch, spec, patience, abilities, current })
     }
 
-    /// The running process, or another one in place of a dead one.
+    /// The running process. Starts another one if it has ended.
     fn process(&self) -> Result<Arc<Process>> {
         let mut current = lock(&self.current);
         if !current.process.is_dead() {
@@ -96,7 +97,7 @@ impl Remote {
             "restarting the library's process"
         );
         let started = Process::start(&self.launch, &self.spec, self.patience);
-        // It may have taken a minute. Calls that waited for it don't try again, one after the other.
+        // The start may have taken a minute. Calls that waited for it must not repeat it one by one.
         current.started = Instant::now();
         current.process = started?.0;
         Ok(current.process.clone())
@@ -120,15 +121,15 @@ impl Process {
             Error::new(ErrorKind::Unavailable, why)
         };
         let (control, theirs) = UnixStream::pair().map_err(failed)?;
-        // A library may print; standard output belongs to the command.
+        // A library may print. Standard output belongs to the command, so the library gets standard error.
         let output = io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
         let mut command = Command::new(&launch.program);
-        // A terminal sends its signals to a group; this process may still need the library to clean up.
+        // A terminal signals a whole process group. This process may still need the library to clean up.
         command.process_group(0);
         command.args(&launch.arguments).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
         let child = command.spawn().map_err(failed)?;
         let process = Arc::new(Self::new(child, control, patience).map_err(failed)?);
-        // The command holds our copy of their end. Without it, the end of the process is seen.
+        // `command` has a copy of the helper's socket. Without it, our socket closes when the helper ends.
         drop(command);
         let mut first = Channel::new(process.control.try_clone().map_err(failed)?);
         let opened = first.send(&Request::Open(spec.clone()), &[]).and_then(|()| first.receive::<Answer>());
@@ -166,7 +167,7 @@ impl Process {
     }
 
     fn is_dead(&self) -> bool {
-        // It may have ended while nothing was asked.
+        // The process may have ended between two calls.
         self.dead.load(Ordering::Acquire) || matches!(lock(&self.child).try_wait(), Ok(Some(_)) | Err(_))
     }
 
@@ -175,7 +176,7 @@ impl Process {
         lock(&self.idle).clear();
         lock(&self.late).clear();
         let mut child = lock(&self.child);
-        // Errors mean that it has ended.
+        // Errors mean that the process has ended already.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -195,7 +196,7 @@ impl Process {
         if let Some(channel) = lock(&self.idle).pop() {
             return Ok(channel);
         }
-        // Without a free descriptor, only this call fails.
+        // If no descriptor is free, only this call fails.
         let (ours, theirs) = UnixStream::pair()?;
         limit(&ours, self.patience)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -221,8 +222,8 @@ impl Process {
                 lock(&self.idle).push(channel);
                 return fail(ErrorKind::InvalidArgument, "the call is longer than 4 MiB");
             }
-            // Nothing was executed. If the time ran out, the whole process is stopped: a thread of it only
-            // receives here.
+            // Nothing was executed. If the time ran out, the whole process is stopped, because its thread for
+            // this channel only has to receive.
             Err(_) => return Err(self.ended(Reads)),
         }
         match channel.receive::<Answer>() {
@@ -239,7 +240,7 @@ impl Process {
         }
     }
 
-    /// Leaves a call that doesn't return.
+    /// Gives up a call that doesn't return. Kills the process if too many hang.
     fn hangs(&self, channel: Channel) {
         self.take_late_answers();
         let hung = {
@@ -248,13 +249,13 @@ impl Process {
             late.len()
         };
         if hung >= MAX_HUNG {
-            tracing::error!("{hung} calls of a library don't return; its process is killed");
+            tracing::error!("{hung} calls of a library don't return; killing its process");
             self.kill();
         }
     }
 
-    /// Takes answers that came late. Nobody has their handles, which are released: they may be open
-    /// files, or locks on them.
+    /// Receives late answers. Releases the handles in them, since no caller has these: they may be open
+    /// files, or locks on files.
     fn take_late_answers(&self) {
         let answered: Vec<Channel> =
             lock(&self.late).extract_if(.., |channel| channel.is_readable()).collect();
@@ -262,7 +263,7 @@ impl Process {
             match channel.receive::<Answer>() {
                 Ok((Answer::Handle { handle, .. }, _)) => {
                     if channel.send(&Request::Release { handle }, &[]).is_ok() {
-                        // Its answer comes later, too.
+                        // The answer to this request is late, too.
                         lock(&self.late).push(channel);
                     }
                 }
@@ -273,7 +274,7 @@ impl Process {
         }
     }
 
-    /// The process broke off.
+    /// Kills the process that didn't answer, and returns the call's error.
     fn ended(&self, effect: Effect) -> Error {
         self.kill();
         let kind = if effect == Changes { ErrorKind::OutcomeUnknown } else { ErrorKind::Unavailable };
@@ -290,7 +291,7 @@ impl Drop for Process {
     }
 }
 
-/// Bounds the time of each step on a socket: a call takes up to the patience, and others may be before it.
+/// Limits each step on a socket: a call takes up to the patience, and may wait as long for others before.
 fn limit(socket: &UnixStream, patience: Duration) -> io::Result<()> {
     socket.set_read_timeout(Some(2 * patience))?;
     socket.set_write_timeout(Some(2 * patience))
@@ -301,10 +302,10 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 fn strange<T>() -> Result<T> {
-    fail(ErrorKind::Internal, "the library's process gives an answer that makes no sense")
+    fail(ErrorKind::Internal, "the library's process sent an answer that doesn't fit the call")
 }
 
-/// A handle in the process, which is released with this.
+/// A handle in the process. Dropping this releases the handle.
 struct Held {
     process: Arc<Process>,
     handle: u64,
@@ -325,7 +326,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // With a dead process nothing is left to release.
+        // If the process has ended, there is nothing to release.
         let _ = self.process.call(Reads, &Request::Release { handle: self.handle }, &[]);
     }
 }
@@ -504,7 +505,7 @@ mod tests {
     /// A library with slow files, and a file of too many blocks.
     struct Library {
         open_files: Arc<AtomicUsize>,
-        /// Each message opens a file.
+        /// Each message lets one call open a file.
         may_open: Mutex<Receiver<()>>,
     }
 
@@ -580,7 +581,7 @@ mod tests {
         }
     }
 
-    /// A process, and the socket at which a helper answers. Its child only stands for its life.
+    /// A process, and the socket on which a helper answers. The child only has to be alive.
     fn process(patience: Duration) -> (Process, UnixStream) {
         let (control, theirs) = UnixStream::pair().unwrap();
         let child = Command::new("sleep").arg("60").spawn().unwrap();

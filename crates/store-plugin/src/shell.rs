@@ -1,4 +1,4 @@
-//! A [`Foreign`] file system as a store: its calls on the blocking pool, each within a time limit.
+//! A [`Foreign`] file system as a store. Its calls run on the blocking pool, each within a time limit.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,14 +16,14 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// A call without an answer after this time counts as hung. HDFS's own clients wait up to 60 s for a
-/// datanode, but then have others to ask.
+/// datanode, but can then ask another one.
 pub const CALL_PATIENCE: Duration = Duration::from_secs(30);
-/// Calls at a time, hung ones among them. With all of them hung, further calls fail as well.
+/// Concurrent calls, including hung ones. If all of these hang, further calls fail, too.
 const CALLS_AT_ONCE: usize = 64;
-/// Time limit of a close, unless that of a call is longer: a library may send the whole file then.
+/// Time limit of a close, unless a call's limit is longer: a library may send the whole file at its close.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A store over a library.
+/// A library as a store.
 #[derive(Clone)]
 pub struct ForeignStore {
     inner: Arc<dyn Foreign>,
@@ -32,7 +32,7 @@ pub struct ForeignStore {
 }
 
 impl ForeignStore {
-    /// A store over this one.
+    /// A store over this library.
     pub fn new(inner: Arc<dyn Foreign>) -> Self {
         Self { inner, turns: Arc::new(Semaphore::new(CALLS_AT_ONCE)), patience: CALL_PATIENCE }
     }
@@ -43,7 +43,8 @@ impl ForeignStore {
         Self { patience, ..self }
     }
 
-    /// Runs one call. `changes`: its outcome matters if it doesn't return.
+    /// Runs one call. `changes` tells whether the call can change something: then a timeout leaves the
+    /// outcome unknown.
     async fn call<T: Send + 'static>(
         &self,
         changes: bool,
@@ -96,7 +97,7 @@ enum Start {
     File(Box<FileStatus>),
 }
 
-/// A handle of the library, which is dropped on a thread that may wait.
+/// A handle of the library. It is dropped on a thread that may block.
 struct Later<T: Send + 'static>(Option<T>);
 
 impl<T: Send + 'static> Later<T> {
@@ -107,7 +108,7 @@ impl<T: Send + 'static> Later<T> {
     fn take(&mut self) -> Result<T> {
         match self.0.take() {
             Some(value) => Ok(value),
-            None => fail(ErrorKind::Unavailable, "an earlier call on this file doesn't return"),
+            None => fail(ErrorKind::Unavailable, "an earlier call on this file failed or didn't return"),
         }
     }
 }
@@ -141,7 +142,7 @@ impl ForeignWriter {
         Self { store, writer: Later::new(writer), position, closed: false, path }
     }
 
-    /// A writer that fails or hangs is gone.
+    /// Runs one step of the writer. After a failed or hung step, the writer is lost.
     async fn step(
         &mut self,
         operation: &'static str,
@@ -169,11 +170,11 @@ impl ForeignWriter {
 impl FileReader for ForeignReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
                 .map_err(|error: Error| error.at("read", &self.path));
         }
         let Some(reader) = self.reader.0.clone() else { return Ok(Bytes::new()) };
-        // Libraries count in signed numbers.
+        // Libraries use signed offsets.
         let end = offset.saturating_add(length as u64);
         if length == 0 || i64::try_from(end).is_err() {
             return Ok(Bytes::new());
@@ -195,7 +196,7 @@ impl FileReader for ForeignReader {
 impl FileWriter for ForeignWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
         let length = data.len() as u64;

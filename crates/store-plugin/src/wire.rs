@@ -11,9 +11,9 @@ use strait_store::{
     SetAttributes, StoreStatus,
 };
 
-/// Longest head: a portion of a listing with long names, or some 70,000 blocks.
+/// Longest head: enough for a portion of a listing with long names, or for some 70,000 blocks.
 const MAX_HEAD_BYTES: usize = 4 << 20;
-/// First read of a frame: most frames are shorter.
+/// Bytes of the first read of a frame. Most frames are shorter.
 const FIRST_READ_BYTES: usize = 16 << 10;
 
 /// The file system that the helper opens.
@@ -21,11 +21,11 @@ const FIRST_READ_BYTES: usize = 16 << 10;
 pub struct Spec {
     /// The kind of library: a plugin, or hdfs.h.
     pub kind: String,
-    /// Its path.
+    /// The library's path.
     pub library: String,
-    /// The file system behind it.
+    /// The URI of the file system behind the library.
     pub uri: String,
-    /// Its settings.
+    /// Settings for the library.
     pub options: Vec<(String, String)>,
 }
 
@@ -146,7 +146,7 @@ pub struct Set {
 #[derive(Serialize, Deserialize)]
 pub enum Answer {
     Done,
-    /// Bits of `strait_store.h`.
+    /// The capabilities, as bits of `strait_store.h`.
     Opened {
         capabilities: u32,
         recovery_ms: u32,
@@ -280,7 +280,7 @@ impl From<StoreStatus> for Answer {
 }
 
 impl Answer {
-    /// The answer, or the error that it tells.
+    /// The answer, or the error that it carries.
     pub fn checked(self) -> Result<Self> {
         match self {
             Self::Failed { kind, message, retry_safe } => {
@@ -298,7 +298,7 @@ pub fn capabilities(bits: u32, recovery_ms: u32) -> Capabilities {
     Capabilities {
         append: has(0),
         truncate: has(1),
-        // strait_store.h has no function for it.
+        // strait_store.h has no function for concat.
         concat: false,
         rename_replace: has(2),
         atomic_rename: has(3),
@@ -341,17 +341,17 @@ pub fn bits(capabilities: &Capabilities) -> u32 {
 /// One end of a connection for calls, one at a time.
 pub struct Channel {
     stream: UnixStream,
-    /// Bytes received beyond those that were asked for.
+    /// Received bytes that no frame has used yet.
     received: Vec<u8>,
 }
 
 impl Channel {
-    /// Over this socket.
+    /// A channel over this socket.
     pub fn new(stream: UnixStream) -> Self {
         Self { stream, received: Vec::with_capacity(FIRST_READ_BYTES) }
     }
 
-    /// Sends a frame. Nothing is sent of one that the other end would refuse; that is `InvalidInput`.
+    /// Sends a frame. If the other end would reject it, sends nothing: then the error is `InvalidInput`.
     pub fn send(&mut self, head: &impl Serialize, body: &[u8]) -> io::Result<()> {
         let mut frame = vec![0; 8];
         frame = postcard::to_extend(head, frame).map_err(io::Error::other)?;
@@ -369,15 +369,15 @@ impl Channel {
         self.stream.write_all(body)
     }
 
-    /// Receives a frame. An end before its first byte is `UnexpectedEof`, a timeout there `WouldBlock`. A
-    /// frame that breaks off is `InvalidData`.
+    /// Receives a frame. Before its first byte, the end of the connection is `UnexpectedEof`, and a timeout
+    /// is `WouldBlock`. A frame that ends early is `InvalidData`.
     pub fn receive<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<(T, Vec<u8>)> {
         self.fill(1)?;
         let received = self.rest();
         received.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// Receives a frame that has begun.
+    /// Receives a frame whose first bytes have arrived.
     fn rest<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<(T, Vec<u8>)> {
         self.fill(8)?;
         let number = |at: usize| {
@@ -386,7 +386,7 @@ impl Channel {
         };
         let (head_length, body_length) = (number(0), number(4));
         if head_length > MAX_HEAD_BYTES || body_length > MAX_CHUNK_BYTES {
-            return Err(io::Error::other("a frame claims a nonsense length"));
+            return Err(io::Error::other("a frame is longer than allowed"));
         }
         self.fill(8 + head_length)?;
         let head = postcard::from_bytes(&self.received[8..8 + head_length]);
@@ -398,20 +398,20 @@ impl Channel {
             body.resize(body_length, 0);
             self.stream.read_exact(&mut body[here..])?;
         }
-        // Each call waits for its answer. More bytes would be taken for the next one.
+        // The other end waits for the answer to its call, so bytes after a frame are an error.
         match self.received.is_empty() {
             true => Ok((head, body)),
             false => Err(io::Error::other("bytes come after a frame")),
         }
     }
 
-    /// Whether bytes, or the end, can be received now.
+    /// Whether a receive would return at once, with bytes or the end of the connection.
     pub fn is_readable(&self) -> bool {
         let mut events = [PollFd::new(&self.stream, PollFlags::IN)];
         poll(&mut events, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Receives until there are so many bytes at least.
+    /// Receives until at least `least` bytes are there.
     fn fill(&mut self, least: usize) -> io::Result<()> {
         while self.received.len() < least {
             let had = self.received.len();

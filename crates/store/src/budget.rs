@@ -1,5 +1,5 @@
 //! Memory for bytes read ahead, and for written bytes that aren't acknowledged yet. All open files
-//! of the process share one bound. The files of one user get at most half of it.
+//! of the process share one limit. The files of one user get at most half of it.
 
 use crate::process::PerProcess;
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 /// Limit of all open files together: two thirds of the memory for a gateway's requests and answers.
 const PROCESS_BYTES: u64 = 64 << 20;
-/// One user's files get the bound divided by this. Half of it serves ten readers of HDFS at full
-/// depth, or four of Kadoop; more readers get less each.
+/// One user's files get at most the limit divided by this. Half of the limit serves ten readers of HDFS
+/// at full read-ahead depth, or four of Kadoop. With more readers, each gets less.
 const USERS: u64 = 2;
-/// If others lack memory, a file that was idle this long drops the bytes that it read ahead. Also
-/// the least time between two searches for such files.
+/// If other files lack memory, a file that was idle for this long drops the bytes that it read ahead.
+/// This is also the shortest time between two searches for such files.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Asks an open file to drop its bytes read ahead, if its last read was at least that long ago.
-/// Returns whether the file is still open.
+/// Asks an open file to drop the bytes that it read ahead, if its last read was at least that long ago.
+/// Without a time, drops nothing. Returns whether the file is still open.
 type Holder = Box<dyn Fn(Option<Duration>) -> bool + Send>;
 
 /// The memory that all files share.
@@ -33,7 +33,7 @@ pub struct Pool {
 #[derive(Default)]
 struct Holders {
     all: Vec<Holder>,
-    /// Number of holders at which closed ones are removed.
+    /// Number of holders at which the closed files' holders are removed.
     full_at: usize,
     last_look: Option<Instant>,
 }
@@ -60,8 +60,8 @@ pub struct Reserved {
 }
 
 impl Pool {
-    /// The pool that all stores of this process share. A forked child has its own: its parent's files
-    /// would never give back their part of a common one.
+    /// The pool that all stores of this process share. A forked child has its own pool: in a copy of its
+    /// parent's, the parent's files would never return their memory.
     pub fn of_process() -> Arc<Self> {
         static SHARED: PerProcess<Arc<Pool>> = PerProcess::new();
         let Ok(shared) = SHARED.get_or_make(|| Ok::<_, Infallible>(Pool::new(PROCESS_BYTES)));
@@ -73,7 +73,7 @@ impl Pool {
         Arc::new(Self { bytes, taken: AtomicU64::new(0), holders: Mutex::default(), users: Mutex::default() })
     }
 
-    /// A user's part, the same for all of the user's files.
+    /// A user's share, which all of the user's files use.
     pub fn share(self: &Arc<Self>, user: &str) -> Arc<Share> {
         let mut users = self.users();
         if let Some(share) = users.get(user).and_then(Weak::upgrade) {
@@ -100,8 +100,8 @@ impl Pool {
 }
 
 impl Share {
-    /// Registers an open file whose unused memory others may need. `give_up` drops the bytes read
-    /// ahead if the last read was at least that long ago, and never waits.
+    /// Registers an open file whose unused memory others may need. `give_up` drops the bytes read ahead
+    /// if the last read was at least as long ago as its argument says. It must not block.
     pub fn register<F: ?Sized + Send + Sync + 'static>(
         &self,
         file: Weak<F>,
@@ -119,7 +119,7 @@ impl Share {
         }));
     }
 
-    /// Takes room for `bytes`, if there is any or idle holders release it. Never waits.
+    /// Takes memory for `bytes`, if some is free or idle files release enough. Never blocks.
     pub fn take(&self, bytes: u64) -> bool {
         self.try_take(bytes) || {
             self.pool.ask_the_idle();
@@ -159,7 +159,7 @@ fn add(to: &AtomicU64, more: u64, most: u64) -> bool {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut users = self.pool.users();
-        // Another share of the user may have been made meanwhile.
+        // Another thread may have made a new share of the user.
         if users.get(&self.user).is_some_and(|share| share.strong_count() == 0) {
             users.remove(&self.user);
         }

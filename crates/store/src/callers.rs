@@ -1,12 +1,12 @@
-//! Threads of a C program that call one of the C libraries. Such a thread keeps its signals, and may be
-//! ending.
+//! Lets threads of a C program call one of the C libraries. Signals stay the program's matter, and a
+//! calling thread may be about to end.
 
 use nix::libc::SIGPIPE;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use std::future::Future;
 use tokio::runtime::{Handle, Runtime};
 
-/// Waits for `work`, also in a thread that is ending.
+/// Waits for `work`, even in a thread that is ending.
 pub fn wait<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) -> T {
     let _quiet = NoSigpipe::begin();
     here_or_elsewhere(|| runtime.block_on(work))
@@ -26,7 +26,7 @@ pub fn drop_on<T: Send>(runtime: &Runtime, value: T) {
     });
 }
 
-/// Call this in each thread of a runtime: the program's signals reach only threads of the program.
+/// Call this in each thread of a runtime, so that the program's signals reach only the program's threads.
 pub fn leave_signals_to_the_program() {
     let _ = SigSet::all().thread_block();
 }
@@ -36,7 +36,7 @@ fn here_or_elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     if !is_ending() {
         return work();
     }
-    // The join waits for the thread, so that the scope needn't: an ending thread can't park.
+    // The join waits for the thread, so the scope needn't: an ending thread can't park.
     let done = std::thread::scope(|scope| scope.spawn(work).join());
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -47,10 +47,10 @@ fn is_ending() -> bool {
     Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }
 
-/// Keeps SIGPIPE from a program that hasn't asked for it, without a handler. A lost server's
-/// connection raises it in the thread that writes, which may be the program's own.
+/// Keeps SIGPIPE from a program that hasn't asked for it, without a handler. A write to a connection
+/// that is lost raises the signal in the writing thread, which may be the program's own.
 struct NoSigpipe {
-    /// The thread's mask before; none if it blocks the signal itself.
+    /// The thread's signal mask before the call. None if the thread itself blocks SIGPIPE.
     before: Option<SigSet>,
 }
 
@@ -72,7 +72,7 @@ impl Drop for NoSigpipe {
     }
 }
 
-/// Takes a pending SIGPIPE, which came during the call: the mask let an earlier one through.
+/// Takes a pending SIGPIPE. The call raised it: the mask would have delivered an earlier one.
 fn take_pending() {
     let mut pipe = SigSet::empty();
     pipe.add(Signal::SIGPIPE);
@@ -115,7 +115,7 @@ mod tests {
         let (runtime, seen) = (Arc::new(runtime()), Seen::default());
         let (theirs, kept) = (runtime.clone(), AtEnd(runtime, seen.clone()));
         let thread = std::thread::spawn(move || {
-            // The runtime's values are made after this one, and so destroyed before it.
+            // The runtime's thread-local values are made after this one, and so destroyed before it.
             KEPT.set(Some(kept));
             assert_eq!((wait(&theirs, async { 1 }), wait_here(&theirs, async { 2 })), (1, Some(2)));
         });

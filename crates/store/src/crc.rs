@@ -3,8 +3,8 @@
 use crate::Checksum;
 
 /// HDFS's name for the CRC-32C of a file's whole content
-/// (`dfs.checksum.combine.mode=COMPOSITE_CRC`), which compares across block
-/// sizes, and so with copies in other stores.
+/// (`dfs.checksum.combine.mode=COMPOSITE_CRC`). It doesn't depend on the block size, so it can be
+/// compared with the checksums of copies in other stores.
 const ALGORITHM: &str = "COMPOSITE-CRC32C";
 
 /// A CRC-32C (Castagnoli) in progress.
@@ -12,7 +12,7 @@ const ALGORITHM: &str = "COMPOSITE-CRC32C";
 pub struct Crc32c(u32);
 
 impl Crc32c {
-    /// Of no bytes.
+    /// The CRC of no bytes.
     pub fn new() -> Self {
         Self(0)
     }
@@ -22,7 +22,7 @@ impl Crc32c {
         self.0 = crc32c::crc32c_append(self.0, bytes);
     }
 
-    /// The checksum, its value most significant byte first, as HDFS's.
+    /// The checksum, with its most significant byte first, as in HDFS.
     pub fn finish(self) -> Checksum {
         checksum(self.0)
     }

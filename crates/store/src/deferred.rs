@@ -1,5 +1,5 @@
-//! A store that may be unavailable when it is opened. It is opened again in the background, and
-//! answers `Unavailable` until then.
+//! A store that may be unavailable at first. It is opened in the background, and answers
+//! `Unavailable` until then.
 
 use crate::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
@@ -15,14 +15,14 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-/// Pause before each further try, doubled up to the second one. Short enough to follow a quick
-/// restart, and no burden on a server that starts.
+/// Pause after the first failed attempt. It doubles with each further one, up to the longest pause.
+/// Short enough to notice a quick restart, and no burden on a server that starts.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Capabilities of a store that hasn't answered yet. A client may rely on them as long as it is
-/// connected, so they claim those that clients replace badly: a client that can't replace a file in
-/// one step removes it first. A store that lacks them answers `Unsupported`.
+/// Capabilities of a store that hasn't answered yet. A client may rely on them for as long as it is
+/// connected. So they include the ones for which clients have only a bad substitute: a client that
+/// can't replace a file in one step removes it first. A store without them answers `Unsupported`.
 const UNKNOWN: Capabilities = Capabilities {
     append: false,
     truncate: false,
@@ -46,7 +46,7 @@ const UNKNOWN: Capabilities = Capabilities {
 pub type Opening = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn FileSystem>>> + Send + Sync>;
 
 /// A store that is opened in the background. Until it is open, every operation fails at once as
-/// `Unavailable`, with the reason, and its capabilities aren't known.
+/// `Unavailable`, with the reason.
 pub struct DeferredStore {
     state: watch::Receiver<State>,
     opening: AbortHandle,
@@ -54,15 +54,15 @@ pub struct DeferredStore {
 
 #[derive(Clone)]
 enum State {
-    /// The first try is under way.
+    /// The first attempt isn't finished.
     Silent,
     Away(Arc<Error>),
     Open(Arc<dyn FileSystem>),
 }
 
 impl DeferredStore {
-    /// Begins to open a store, on the caller's tokio runtime. It retries until it succeeds or the
-    /// store is dropped.
+    /// Begins to open a store, on the caller's tokio runtime. It retries until an attempt succeeds or the
+    /// `DeferredStore` is dropped.
     pub fn begin(opening: Opening) -> Self {
         let (sender, state) = watch::channel(State::Silent);
         let opening = tokio::spawn(async move {
@@ -84,7 +84,7 @@ impl DeferredStore {
         Self { state, opening: opening.abort_handle() }
     }
 
-    /// The outcome of the first try; none if it doesn't end within `patience`.
+    /// The outcome of the first attempt. None if the attempt doesn't end within `patience`.
     pub async fn first_try(&self, patience: Duration) -> Option<std::result::Result<(), Arc<Error>>> {
         let mut state = self.state.clone();
         let ended = timeout(patience, state.wait_for(|state| !matches!(state, State::Silent))).await;
@@ -106,15 +106,15 @@ impl DeferredStore {
                 State::Open(_) => return,
             }
             if state.changed().await.is_err() {
-                return; // the sender goes only after it is
+                return; // the sender is dropped only after the store is open
             }
         }
     }
 
-    /// The store, if it is open by now.
+    /// The store, if it is open.
     ///
     /// # Errors
-    /// Unavailable, for every cause that keeps the store away: the request isn't at fault.
+    /// Unavailable if the store isn't open, whatever the cause: the request isn't at fault.
     pub fn now(&self) -> Result<Arc<dyn FileSystem>> {
         let why = match &*self.state.borrow() {
             State::Open(fs) => return Ok(fs.clone()),
@@ -218,7 +218,7 @@ mod tests {
     use crate::MemoryStore;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Longer than any try of these tests.
+    /// Longer than any attempt of these tests.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]

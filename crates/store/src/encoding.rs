@@ -1,14 +1,14 @@
 //! Names that aren't UTF-8, as text.
 //!
-//! Paths are text here and on every wire. On Linux a name is bytes. A character of a
-//! private plane represents each byte that isn't UTF-8: U+10FE00 + `b` stands for byte
-//! `b` (0x80 to 0xff). If a name really contains such a character, its four bytes are
-//! represented in this way, too. So every name has one text, UTF-8 names keep theirs,
-//! and the text gives the name's bytes back.
+//! Paths are text here and on every wire, but on Linux a name is bytes. In the text, a private-use
+//! character represents each byte that isn't UTF-8: U+10FE00 + `b` stands for byte `b` (0x80 to
+//! 0xff). If a name really contains such a character, its four bytes are represented in this way,
+//! too. So every name has exactly one text, which gives the name's bytes back. A UTF-8 name is its
+//! own text.
 
 use std::borrow::Cow;
 
-/// U+10FE00; an escape adds the byte.
+/// The escapes begin at U+10FE00, to which the byte is added.
 const ESCAPES: u32 = 0x10_fe00;
 
 /// A name's or path's text.
@@ -30,7 +30,7 @@ pub fn encode(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The bytes of a name or path; none for a text that no name has.
+/// The bytes of a name or path. None if no name has this text.
 pub fn decode(text: &str) -> Option<Cow<'_, [u8]>> {
     if !text.contains(is_escape) {
         return Some(Cow::Borrowed(text.as_bytes()));

@@ -1,5 +1,5 @@
-//! A closed set of error kinds, and the one table with each kind's spelling at every border of the
-//! system.
+//! A closed set of error kinds, and the one table with each kind's representation at every border of
+//! the system.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::fmt;
 pub enum ErrorKind {
     /// No file or directory at the path.
     NotFound,
-    /// The path is taken, and the operation may not replace it.
+    /// The path exists, and the operation must not replace it.
     AlreadyExists,
     /// A directory was needed; the path (or a parent of it) is a file.
     NotADirectory,
@@ -20,7 +20,7 @@ pub enum ErrorKind {
     IsADirectory,
     /// The directory still has entries, and removal wasn't recursive.
     NotEmpty,
-    /// The principal may not do this.
+    /// The principal isn't allowed to do this.
     PermissionDenied,
     /// The caller isn't logged in, or the credentials are wrong.
     Unauthenticated,
@@ -28,8 +28,8 @@ pub enum ErrorKind {
     InvalidArgument,
     /// The store has no such operation.
     Unsupported,
-    /// Another holds a needed resource (such as a writer's lease), or a limit is reached; a later
-    /// try may succeed.
+    /// Somebody else has a needed resource (such as a writer's lease), or a limit is reached. A later
+    /// attempt may succeed.
     Busy,
     /// The store, or the principal's quota, is full.
     NoSpace,
@@ -39,14 +39,13 @@ pub enum ErrorKind {
     Unavailable,
     /// Stored bytes don't match their checksum, on every replica.
     Corrupt,
-    /// The connection broke after a mutation was sent: it may or may not have
-    /// been executed.
+    /// The connection broke after a change was sent. It is unknown whether the change was executed.
     OutcomeUnknown,
     /// A defect, or an answer that makes no sense.
     Internal,
 }
 
-/// One row of the table of errors: the spelling of a kind at each border.
+/// One row of the table of errors: the representation of a kind at each border.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The kind.
@@ -59,21 +58,21 @@ pub struct Row {
     pub thrift: i32,
     /// HTTP status in WebHDFS, as Hadoop's own server sends it.
     pub http: u16,
-    /// HTTP status in the REST interface (RFC 9110, and RFC 4918 for 507). Programs repeat a request after
-    /// 503 and 504 by themselves.
+    /// HTTP status in the REST interface (RFC 9110, and RFC 4918 for 507). Programs retry automatically
+    /// after 503 and 504.
     pub rest: u16,
     /// `RemoteException.exception` of WebHDFS.
     pub remote_exception: &'static str,
     /// Exit code of the `strait` command (1 is any other failure, 2 usage).
     pub exit: u8,
-    /// Whether repeating the same request may help and can do no harm.
+    /// Whether repeating the same request can help, and can't do harm.
     pub retry_safe: bool,
 }
 
 macro_rules! table {
     ($($kind:ident $errno:literal $thrift:literal $http:literal $rest:literal $remote:literal $exit:literal $retry:literal;)*) => {
-        /// The one table of errors. Columns other than `http`, `rest` and `retry_safe` have no repeats, so
-        /// each border maps back to the kind.
+        /// The one table of errors. Columns other than `http`, `rest` and `retry_safe` have each value only
+        /// once, so each border can map the value back to the kind.
         pub const TABLE: &[Row] = &[$(Row {
             kind: ErrorKind::$kind,
             name: stringify!($kind),
@@ -150,8 +149,9 @@ impl ErrorKind {
             27 | 122 => Self::NoSpace,       // EFBIG, EDQUOT
             38 => Self::Unsupported,         // ENOSYS
             84 => Self::Corrupt,             // EILSEQ
-            100 | 101 | 104 | 107 | 111 | 112 | 32 => Self::Unavailable, // the network's ways to be away
-            // ESTALE, of network file systems. Not NotFound: the name may be there, and only this handle useless.
+            100 | 101 | 104 | 107 | 111 | 112 | 32 => Self::Unavailable, // errors of the network
+            // ESTALE, of network file systems. Not NotFound: the name may exist, and only this handle be
+            // invalid.
             116 => Self::Unavailable,
             _ => TABLE.iter().find(|row| row.errno == errno).map_or(Self::Internal, |row| row.kind),
         }
@@ -192,8 +192,8 @@ impl Error {
         }
     }
 
-    /// Names the operation and the path if they have no name yet. The innermost, most exact names
-    /// stay.
+    /// Adds the operation and the path, if the error has none yet. So the innermost ones stay, which are
+    /// the most exact.
     pub fn at(mut self, operation: &'static str, path: impl AsRef<str>) -> Self {
         if self.operation.is_empty() {
             self.operation = operation;
@@ -216,7 +216,7 @@ impl Error {
         self
     }
 
-    /// The same error for another caller, without the underlying one.
+    /// A copy of the error for another caller, without the underlying error.
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
@@ -249,7 +249,7 @@ impl Error {
         &self.message
     }
 
-    /// Whether repeating the same request may help and can do no harm.
+    /// Whether repeating the same request can help, and can't do harm.
     pub fn retry_safe(&self) -> bool {
         self.retry_safe
     }

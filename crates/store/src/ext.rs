@@ -74,9 +74,9 @@ pub trait FileSystemExt: FileSystem {
     }
 
     /// Everything beneath `path`, depth first, a directory before its entries. `path` itself isn't included
-    /// (unless it is a file). The walk doesn't enter a link to a directory: it could lead out of the tree, or
-    /// in circles. It holds one listing per level, so its depth bounds its memory. An error ends the walk of
-    /// the directory that it came from; the rest of the walk continues.
+    /// (unless it is a file). The walk doesn't enter a link to a directory, which could lead out of the tree,
+    /// or in circles. It keeps one listing open per level. If a directory's listing fails, the walk returns
+    /// the error and continues with other directories.
     fn walk<'a>(&'a self, who: &Principal, path: &StorePath) -> BoxStream<'a, Result<FileStatus>> {
         let who = who.clone();
         let levels = vec![self.list(&who, path)];

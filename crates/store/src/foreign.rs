@@ -1,4 +1,4 @@
-//! A file system whose calls block: what a library behind a C interface is, here or in another process.
+//! A file system whose calls block: a library with a C interface, in this process or in another one.
 
 use crate::{
     BlockLocation, Capabilities, Checksum, CreateOptions, ErrorKind, FileStatus, Principal, Result,
@@ -7,9 +7,9 @@ use crate::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The operations of [`crate::FileSystem`], for one thread each. Paths are normalised.
+/// The operations of [`crate::FileSystem`]. Each blocks its thread. Paths are normalised.
 pub trait Foreign: Send + Sync + 'static {
-    /// Its abilities.
+    /// Its capabilities.
     fn capabilities(&self) -> Capabilities;
     /// The status of a path.
     fn stat(&self, who: &Principal, path: &str) -> Result<FileStatus>;
@@ -68,12 +68,12 @@ pub trait Reader: Send + Sync {
 pub trait Writer: Send {
     /// Accepts all of the bytes.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
-    /// As of [`crate::FileWriter`].
+    /// See [`crate::FileWriter`].
     fn flush(&mut self) -> Result<()>;
-    /// As of [`crate::FileWriter`].
+    /// See [`crate::FileWriter`].
     fn sync(&mut self) -> Result<()>;
-    /// As of [`crate::FileWriter`].
+    /// See [`crate::FileWriter`].
     fn close(&mut self) -> Result<()>;
-    /// Where the first byte goes.
+    /// The offset of the first byte that this writer appends.
     fn begins_at(&self) -> u64;
 }

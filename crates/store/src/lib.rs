@@ -9,12 +9,11 @@
 //!
 //! [`FileSystem`] has the operations of every store, and [`Capabilities`] lists as data which of
 //! them a store has. `contract` (feature `contract`) runs the same tests on every adapter and every
-//! wrapper. Each adapter of a foreign file system is a crate
-//! of its own.
+//! wrapper. Each adapter of a foreign file system is a separate crate.
 //!
 //! This room must never: know of Thrift services, sessions or flags; read configuration beyond a
-//! store's own URI; name a foreign file system; act with more rights than the call's [`Principal`] has, unless the store
-//! declares itself single-identity.
+//! store's own URI; name a foreign file system; act with more rights than the call's [`Principal`]
+//! has, unless the store declares itself single-identity.
 
 pub mod budget;
 pub mod callers;
@@ -54,19 +53,18 @@ use std::ops::Range;
 /// pinning memory. At 10 Gbit/s this is large enough to hide the round trip.
 pub const MAX_CHUNK_BYTES: usize = 4 << 20;
 
-/// Most sources of one [`FileSystem::concat`]. HDFS joins 1,000 files in 35 ms, and holds its lock meanwhile.
-/// A longer list of the longest paths would make a large message.
+/// Most sources of one [`FileSystem::concat`]. HDFS joins 1,000 files in 35 ms, and holds its lock for that
+/// time. A longer list of the longest paths would make a large message.
 pub const MAX_CONCAT_SOURCES: usize = 1_000;
 
-/// A file system. Small on purpose: operations that can use these belong in [`FileSystemExt`].
+/// A file system. Small on purpose: operations that can be built on these belong in [`FileSystemExt`].
 ///
-/// Every operation carries the [`Principal`] for whom it acts. Errors name the
-/// operation and the path. Operations that the store lacks (see
-/// [`FileSystem::capabilities`]) fail with `Unsupported`, which the default
-/// bodies do.
+/// Every operation has the [`Principal`] for whom it acts. Errors name the operation and the path.
+/// Operations that the store lacks (see [`FileSystem::capabilities`]) fail with `Unsupported`, as the
+/// default bodies do.
 ///
-/// Dropping a future cancels the wait, not necessarily the effect: a mutation
-/// dropped in flight may have happened.
+/// Dropping a future cancels the wait, but not necessarily the effect: a change whose future was
+/// dropped may still happen.
 #[async_trait]
 pub trait FileSystem: Send + Sync + 'static {
     /// The store's abilities, as data.
@@ -85,11 +83,11 @@ pub trait FileSystem: Send + Sync + 'static {
     /// reader sees at least the bytes flushed before it was opened.
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>>;
 
-    /// Creates a file and its missing parents; the file is visible under its name from now on.
-    /// `AlreadyExists` unless `options.overwrite`, and always if a directory has the name (both as
-    /// HDFS). If a writer holds the name, the store may answer `Busy` instead; if it overwrites the
-    /// file anyway, the first writer fails. The store ignores options that it lacks. If a parent is
-    /// a file: `NotADirectory`.
+    /// Creates a file and its missing parents. The file is visible under its name from then on.
+    /// `AlreadyExists` if a directory has the name, or a file unless `options.overwrite` is set (both as
+    /// in HDFS). If a writer has the file open, the store can answer `Busy` instead. If the store
+    /// overwrites the file anyway, the first writer fails. The store ignores options that it doesn't
+    /// support. If a parent is a file: `NotADirectory`.
     async fn create(
         &self,
         who: &Principal,
@@ -97,24 +95,24 @@ pub trait FileSystem: Send + Sync + 'static {
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>>;
 
-    /// Opens an existing file to append at its end. `Busy` while another writer holds it,
-    /// `NotFound` if there is none, or `IsADirectory`.
+    /// Opens an existing file to append at its end. `Busy` while another writer has it open. If there is
+    /// no file: `NotFound`, or `IsADirectory` for a directory.
     async fn append(&self, _who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         unsupported("append", path)
     }
 
-    /// Cuts a closed file to `length` bytes; `InvalidArgument` if it is shorter. `Busy` while a
-    /// writer holds it (if writers are exclusive).
+    /// Truncates a closed file to `length` bytes. `InvalidArgument` if it is shorter. `Busy` while a
+    /// writer has it open (if writers are exclusive).
     async fn truncate(&self, _who: &Principal, path: &StorePath, _length: u64) -> Result<()> {
         unsupported("truncate", path)
     }
 
     /// Moves the bytes of `sources`, in their order, to the end of the closed file `target`, and
-    /// removes the sources: in one step, and without copying a byte. Later readers see all of it or
-    /// nothing. The target keeps its attributes, and its replication applies to all bytes.
+    /// removes the sources: in one step, and without copying a byte. Later readers see all of the change
+    /// or nothing. The target keeps its attributes, and its replication applies to all bytes.
     ///
-    /// `InvalidArgument`: no source, more than [`MAX_CONCAT_SOURCES`], an empty one, or a file that is
-    /// named twice. `Busy` while a writer holds one of the files. The caller needs the right to write
+    /// `InvalidArgument`: no source, more than [`MAX_CONCAT_SOURCES`], an empty source, or a file that is
+    /// named twice. `Busy` while a writer has one of the files open. The caller needs the right to write
     /// the target, and to read and remove each source. A store may demand that all files lie in one
     /// directory (as HDFS, for which a sticky directory doesn't protect sources).
     async fn concat(&self, _who: &Principal, target: &StorePath, _sources: &[StorePath]) -> Result<()> {
@@ -130,14 +128,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// (`InvalidArgument`).
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()>;
 
-    /// Removes a file or directory; a directory with entries needs
-    /// `recursive`, else `NotEmpty`. The root can't be removed
-    /// (`InvalidArgument`). A missing path is `NotFound`.
+    /// Removes a file or directory. A directory with entries needs `recursive`, otherwise `NotEmpty`.
+    /// The root can't be removed (`InvalidArgument`). A missing path is `NotFound`.
     async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()>;
 
-    /// Makes a directory and its missing parents. An existing directory is success; a file in the
-    /// way is `AlreadyExists` (at the path itself) or `NotADirectory` (above it). `permission` is
-    /// as in [`CreateOptions`], for the directory itself; its new parents get the store's default.
+    /// Makes a directory and its missing parents. Succeeds if the directory exists. A file at the path
+    /// is `AlreadyExists`, and a file above it `NotADirectory`. `permission` is as in [`CreateOptions`],
+    /// and applies to the directory itself; new parents get the store's default.
     async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()>;
 
     /// Sets the given attributes, and leaves the others. If the store lacks the capability for one
@@ -146,8 +143,8 @@ pub trait FileSystem: Send + Sync + 'static {
         unsupported("set attributes of", path)
     }
 
-    /// Locations of the bytes of `range`: the whole blocks that it touches, in order; an empty list
-    /// past the end of the file.
+    /// Locations of the bytes of `range`: all blocks that overlap it, in order. An empty list past the
+    /// end of the file.
     async fn block_locations(
         &self,
         _who: &Principal,
@@ -175,28 +172,26 @@ fn unsupported<T>(operation: &'static str, path: &StorePath) -> Result<T> {
 
 /// An open file, read at any offset by any number of callers at once.
 ///
-/// Sequential small reads run at stream speed: an adapter over a network reads
-/// ahead.
+/// Sequential small reads are as fast as a stream, because an adapter over a network reads ahead.
 #[async_trait]
 pub trait FileReader: Send + Sync {
-    /// Up to `length` bytes from `offset`; fewer only at the end of the file,
-    /// none at or past it. `length` is at most [`MAX_CHUNK_BYTES`]
-    /// (`InvalidArgument` above).
+    /// Up to `length` bytes from `offset`: fewer only at the end of the file, none at or past it. A
+    /// `length` above [`MAX_CHUNK_BYTES`] is `InvalidArgument`.
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes>;
 
-    /// The file's length when it was opened or, if the store can tell, now.
+    /// The file's length when it was opened or, if the store knows it, now.
     fn length(&self) -> u64;
 
     /// Distinguishes this file from others that had or will have its name. It is the same each time
-    /// the same file is opened, also after the file grew. `None` if the store has no such value.
+    /// the same file is opened, even after the file grew. `None` if the store has no such value.
     fn identity(&self) -> Option<Bytes>;
 
-    /// From now on, fetches the bytes that are asked for, and no others: the caller reads ahead itself, where it
-    /// knows more. Without effect on readers that never read ahead.
+    /// From now on, fetches only the requested bytes, because the caller itself reads ahead, where it knows
+    /// more. No effect on readers that never read ahead.
     fn stop_reading_ahead(&self) {}
 }
 
-/// The only writer of a file, at its end.
+/// The only writer of a file. It writes at the file's end.
 ///
 /// The four promises, the same words everywhere:
 /// **append** returns when the bytes are accepted, in order;
@@ -204,13 +199,13 @@ pub trait FileReader: Send + Sync {
 /// **sync**: on stable storage of at least the minimum number of replicas;
 /// **close**: sync, and the length recorded.
 ///
-/// The last three return the number of replicas that hold all bytes written here, at least. None if
-/// the store doesn't tell, or nothing was written. With fewer than the minimum they fail.
+/// Flush, sync and close return the number of replicas that certainly have all bytes written here. None
+/// if the store doesn't know it, or nothing was written. With fewer replicas than the minimum, they fail.
 ///
-/// After an error, a writer that [goes on](FileWriter::goes_on) keeps its bytes, and the caller may repeat
+/// After an error, a writer that [goes on](FileWriter::goes_on) keeps its bytes, and the caller can repeat
 /// each operation. Some stores support that after `NoSpace` and `Unavailable`. [`FileWriter::position`]
-/// counts the accepted bytes: if memory was short, an append may have been accepted in part. A writer that
-/// doesn't go on counts as abandoned.
+/// counts the accepted bytes: if memory was short, the writer may have accepted a part of an append. A
+/// writer that doesn't go on counts as abandoned.
 ///
 /// A writer dropped without close is abandoned: flushed bytes survive, and the file becomes
 /// writable again within [`Capabilities::recovery_ms`].
@@ -229,11 +224,11 @@ pub trait FileWriter: Send {
     /// nothing.
     async fn close(&mut self) -> Result<Option<u32>>;
 
-    /// The file's length, all accepted bytes counted.
+    /// The file's length, including all accepted bytes.
     fn position(&self) -> u64;
 
-    /// Whether a failed operation may be repeated: the file is still open for writing. If not, all
-    /// that is left to do is to drop the writer.
+    /// Whether a failed operation can be repeated, because the file is still open for writing. If not,
+    /// the caller can only drop the writer.
     fn goes_on(&self) -> bool {
         false
     }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 /// The number for names that this host doesn't know: nobody and nogroup.
 pub const UNKNOWN: u32 = 65_534;
-/// Answers of the host's user database are used this long. A new user waits no longer.
+/// Time for which answers of the host's user database are cached. A new user waits no longer than this.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// More names than this aren't kept: a directory has few owners, and a hostile store may have many.
+/// At most this many names are cached. A directory has few owners, but a hostile store may have many.
 const MOST: usize = 4_096;
 
 /// Answers of the host's user database.
@@ -20,14 +20,14 @@ pub struct Names {
     users: Mutex<Cache<String, u32>>,
     groups: Mutex<Cache<String, u32>>,
     principals: Mutex<Cache<(u32, Option<u32>), Principal>>,
-    /// A name that this host may not know, and the user that it stands for.
+    /// The store's name for this process's user, and the user's numbers. This host may not know the name.
     own: Option<(String, u32, u32)>,
 }
 
 type Cache<K, V> = HashMap<K, (V, Instant)>;
 
 impl Names {
-    /// `user` of the store is the user of this process, unless this host has a user of that name.
+    /// The store's `user` stands for the user of this process, unless this host has a user of that name.
     pub fn new(user: &str) -> Self {
         let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
         Self { own: Some((user.to_owned(), uid, gid)), ..Self::default() }

@@ -14,8 +14,8 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// Most components of a path: HDFS's `MAX_PATH_DEPTH`.
 pub const MAX_PATH_DEPTH: usize = 1_000;
 
-/// An absolute path within a store: UTF-8, begins with `/`, no empty, `.` or
-/// `..` component, no NUL, no trailing slash (but for the root itself).
+/// An absolute path within a store: UTF-8, begins with `/`, no empty, `.` or `..` component, no NUL, no
+/// trailing slash (except for the root itself).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StorePath(String);
 
@@ -25,8 +25,8 @@ impl StorePath {
         Self("/".to_owned())
     }
 
-    /// Parses `text`. Drops doubled and trailing slashes, and refuses everything else that isn't
-    /// plain.
+    /// Parses `text`. Drops doubled and trailing slashes, and rejects everything else that isn't
+    /// normalised.
     ///
     /// # Errors
     /// InvalidArgument for an empty or relative path, a `.` or `..`
@@ -53,9 +53,9 @@ impl StorePath {
         let mut depth = 0;
         for name in text.split('/').filter(|name| !name.is_empty()) {
             if name == "." || name == ".." {
-                return refuse("the path has a component . or ..; give it resolved");
+                return refuse("the path has a component . or ..; give a path without it");
             }
-            // For a name that isn't UTF-8, the limit counts its own bytes.
+            // For a name that isn't UTF-8, the limit applies to its own bytes, not to its encoding.
             let is_long =
                 |name: &str| encoding::decode(name).is_none_or(|bytes| bytes.len() > MAX_NAME_BYTES);
             if name.len() > MAX_NAME_BYTES && is_long(name) {

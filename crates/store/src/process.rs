@@ -1,7 +1,7 @@
-//! State that a process has once, and a forked child has anew.
+//! State that each process has once. A forked child starts with its own.
 //!
-//! A child has none of its parent's threads, may have copies of locks that they held, and shares the
-//! parent's connections. So it must not touch such state, not even to drop it.
+//! A child has none of its parent's threads, may have copies of locks that these threads held, and shares
+//! the parent's connections. So it must not touch its parent's state, not even to drop it.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -19,7 +19,7 @@ struct Owned<T> {
 }
 
 impl<T> PerProcess<T> {
-    /// Without a value.
+    /// A cell without a value.
     pub const fn new() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }
@@ -31,11 +31,11 @@ impl<T> PerProcess<T> {
         owned.filter(|owned| owned.process.is_this()).map(|owned| &owned.value)
     }
 
-    /// This process's value. Without one, `make` makes it; if several threads do so at once, all
-    /// get the first one's.
+    /// This process's value. If there is none, `make` makes it. If several threads make one at the same
+    /// time, all of them get the first one.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn get_or_make<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         if let Some(value) = self.get() {
             return Ok(value);
@@ -50,7 +50,7 @@ impl<T> PerProcess<T> {
         let first = match self.0.compare_exchange(parents, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => made,
             Err(first) => {
-                // SAFETY: nobody else has seen it.
+                // SAFETY: no other thread has seen it.
                 drop(unsafe { Box::from_raw(made) });
                 first
             }

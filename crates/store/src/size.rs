@@ -3,20 +3,20 @@
 /// Units of 1,024 each, by their first letters.
 const UNITS: &str = "kmgtpe";
 
-/// The bytes that `text` means: a number, perhaps with one of the units k, m, g, t, p, e, in upper or lower case. None
-/// if it is another text, or the number is too large.
+/// The bytes that `text` means: a number, perhaps with one of the units k, m, g, t, p, e, in upper or lower
+/// case. None if `text` has another form, or the number is too large.
 pub fn bytes(text: &str) -> Option<u64> {
     let unit = text.chars().last()?.to_ascii_lowercase();
     let (number, shift) = match UNITS.find(unit) {
         Some(index) => (&text[..text.len() - 1], 10 * (index as u32 + 1)),
         None => (text, 0),
     };
-    // A number has no sign here, which `parse` would accept.
+    // A number has no sign here, but `parse` would accept one.
     let is_plain = number.bytes().all(|digit| digit.is_ascii_digit());
     number.parse::<u64>().ok().filter(|_| is_plain)?.checked_mul(1 << shift)
 }
 
-/// As [`bytes()`], where the unit may also be written as in `64MiB`, `64Mi` or `64MB`, or be `B`.
+/// As [`bytes()`], but the unit may also have the form `64MiB`, `64Mi` or `64MB`, or be `B`.
 pub fn bytes_of_person(text: &str) -> Option<u64> {
     let end = |text: &str, letter: u8| {
         text.as_bytes().last().is_some_and(|last| last.eq_ignore_ascii_case(&letter))

@@ -1,4 +1,4 @@
-//! The values that cross the trait.
+//! The types of the trait's arguments and results.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ pub struct Principal {
     pub user: Arc<str>,
     /// Group names; empty if the store looks them up itself.
     pub groups: Arc<[String]>,
-    /// The session of that user. A store may give a file that is open for writing back to the session
-    /// at another process.
+    /// The session of that user. A store can let the session continue to write its open file from
+    /// another process.
     pub session: Option<SessionSecret>,
 }
 
@@ -116,7 +116,7 @@ pub struct SetAttributes {
 }
 
 impl SetAttributes {
-    /// Whether a file or directory has these attributes already.
+    /// Whether a file or directory already has these attributes.
     pub fn agrees_with(&self, status: &FileStatus) -> bool {
         let Self { permission, owner, group, modified_ms, accessed_ms, replication } = self;
         permission.is_none_or(|bits| bits == status.permission)
@@ -139,7 +139,7 @@ pub struct BlockLocation {
     pub hosts: Vec<String>,
     /// `host:port` of the data service on each host; empty if there is none.
     pub addresses: Vec<String>,
-    /// The store knows no good replica.
+    /// Whether the store knows no good replica.
     pub corrupt: bool,
 }
 
@@ -147,7 +147,7 @@ pub struct BlockLocation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checksum {
     /// The store's name for it, for example `MD5-of-0MD5-of-512CRC32C`.
-    /// Checksums compare only under the same name.
+    /// Only checksums of the same name can be compared.
     pub algorithm: String,
     /// The bytes.
     pub value: Vec<u8>,
@@ -156,19 +156,19 @@ pub struct Checksum {
 /// Capacity of a whole store, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreStatus {
-    /// In all.
+    /// The total.
     pub capacity: u64,
     /// In use.
     pub used: u64,
     /// Free.
     pub remaining: u64,
-    /// The store has just started and doesn't know all locations yet. Bytes that seem missing may
-    /// still turn up.
+    /// Whether the store has just started, and doesn't know all locations yet. Bytes that seem missing
+    /// may still turn up.
     pub settling: bool,
 }
 
-/// A store's abilities, as data. They pick the contract tests to run, and inform users before they
-/// try.
+/// A store's abilities, as data. They select the contract tests to run, and tell users in advance what
+/// the store supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// [`crate::FileSystem::append`].
@@ -180,7 +180,7 @@ pub struct Capabilities {
     /// [`crate::FileSystem::rename`] with `replace` in one step.
     pub rename_replace: bool,
     /// [`crate::FileSystem::rename`] is one step. False: it copies and then removes, so both names
-    /// exist meanwhile, and a failure may leave both.
+    /// exist in between, and a failure may leave both.
     pub atomic_rename: bool,
     /// Permission bits are kept.
     pub permissions: bool,
@@ -196,8 +196,8 @@ pub struct Capabilities {
     pub checksum: bool,
     /// [`crate::FileSystem::status`].
     pub status: bool,
-    /// A file being written is visible to readers under its name, with all flushed bytes. False: a
-    /// file has its bytes from its close on, all at once. Until then flush and sync promise nothing.
+    /// A file being written is visible to readers under its name, with all flushed bytes. False: the
+    /// bytes become visible at the close, all at once. Until then, flush and sync promise nothing.
     pub visible_while_written: bool,
     /// The store refuses a second writer (`Busy`) while the first is open.
     pub exclusive_writer: bool,
@@ -209,7 +209,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Those of a store that can do everything, and recovers an abandoned file within `recovery_ms`.
+    /// The capabilities of a store that can do everything, and recovers abandoned files within `recovery_ms`.
     pub const fn all(recovery_ms: u32) -> Self {
         Self {
             append: true,
@@ -231,7 +231,7 @@ impl Capabilities {
         }
     }
 
-    /// The flags by name, in one order, for listings.
+    /// The flags by name, in a fixed order, for listings.
     pub fn flags(&self) -> [(&'static str, bool); 15] {
         [
             ("append", self.append),

@@ -7,7 +7,7 @@ use std::fmt;
 /// The gateway's port if a URI names none.
 pub const GATEWAY_PORT: u16 = 9090;
 
-/// A Kadoop namenode's port if a URI names none: beside the gateway's.
+/// A Kadoop namenode's port if a URI names none. It is next to the gateway's.
 pub const NAMENODE_PORT: u16 = 9091;
 
 /// A store's URI, with a path in it: `scheme://authority/path`.
@@ -21,7 +21,7 @@ pub const NAMENODE_PORT: u16 = 9091;
 pub struct StoreUri {
     scheme: Scheme,
     authority: String,
-    /// One of the stores that a gateway serves; none: its default.
+    /// The gateway's store that the URI names. None: the gateway's default store.
     gateway_store: Option<String>,
     path: StorePath,
 }
@@ -33,8 +33,8 @@ pub enum Scheme {
     File,
     /// A store in memory, for tests: `memory:///`.
     Memory,
-    /// HDFS, by a namenode or a nameservice: `hdfs://namenode:8020/`. Without either, `hdfs:///` is the one that
-    /// Hadoop's configuration names.
+    /// HDFS, by a namenode or a nameservice: `hdfs://namenode:8020/`. `hdfs:///` means the one that Hadoop's
+    /// configuration names.
     Hdfs,
     /// Kadoop, by its namenode: `kadoop://namenode:9091/`.
     Kadoop,
@@ -46,9 +46,9 @@ pub enum Scheme {
     Gs,
     /// A container of Azure's blob storage: `az://container/`.
     Az,
-    /// A file system by a plugin, which the operator's flags name: `plugin:name://host:port/`.
+    /// A file system through a plugin, which the operator's flags name: `plugin:name://host:port/`.
     Plugin,
-    /// A file system by a library with the interface of hdfs.h: `libhdfs:/path/lib.so!hdfs://host/`.
+    /// A file system through a library with the interface of hdfs.h: `libhdfs:/path/lib.so!hdfs://host/`.
     Libhdfs,
 }
 
@@ -67,7 +67,7 @@ impl Scheme {
         ("libhdfs", Self::Libhdfs),
     ];
 
-    /// The form of its URIs.
+    /// The form of this scheme's URIs, as an example.
     pub fn form(self) -> &'static str {
         match self {
             Self::File => "file:///path",
@@ -83,12 +83,12 @@ impl Scheme {
         }
     }
 
-    /// Whether its URIs name a bucket, not a host.
+    /// Whether this scheme's URIs name a bucket instead of a host.
     pub fn has_buckets(self) -> bool {
         matches!(self, Self::S3 | Self::Gs | Self::Az)
     }
 
-    /// Whether its URIs have another one within, of the file system behind a library.
+    /// Whether this scheme's URIs contain another URI: that of the file system behind a library.
     pub fn is_foreign(self) -> bool {
         matches!(self, Self::Plugin | Self::Libhdfs)
     }
@@ -100,12 +100,12 @@ impl Scheme {
         Self::ALL.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, scheme)| *scheme)
     }
 
-    /// Whether a server of this kind has several stores, which its URIs name.
+    /// Whether a server of this kind can have several stores, which this scheme's URIs name.
     pub fn has_stores(self) -> bool {
         self == Self::Strait
     }
 
-    /// Whether its URIs name a host, and maybe a port.
+    /// Whether this scheme's URIs name a host, and perhaps a port.
     fn has_ports(self) -> bool {
         matches!(self, Self::Hdfs | Self::Kadoop | Self::Strait)
     }
@@ -128,11 +128,11 @@ impl StoreUri {
         if let Some((scheme, rest)) = text.split_once("//")
             && rest.split('/').next().is_some_and(|at| at.contains('@'))
         {
-            // The message leaves the user out, which may come with a password. With a further @ it
-            // isn't certain where that ends.
+            // The message omits the user, which may include a password. If there is another @, it isn't
+            // certain where the password ends.
             let place = rest.split_once('@').map(|(_, place)| place).filter(|place| !place.contains('@'));
             let shown = format!("{scheme}//…@{}", place.unwrap_or("…"));
-            return refuse(format!("{shown}: a URI names no user; log in with --user"));
+            return refuse(format!("{shown}: a URI names no user; give the user with --user"));
         }
         let Some((scheme, rest)) = text.split_once(':') else {
             return refuse(format!("{text}: not a URI; give one such as {}", examples()));
@@ -145,7 +145,7 @@ impl StoreUri {
                     "{text}: not a URI: it doesn't begin with a scheme; give one such as {}",
                     examples()
                 ),
-                false => format!("{text}: unknown scheme {scheme}:; there is {}", examples()),
+                false => format!("{text}: unknown scheme {scheme}:; the known ones are {}", examples()),
             });
         };
         if scheme.is_foreign() {
@@ -193,7 +193,7 @@ impl StoreUri {
     }
 
     /// Parses `plugin:name://authority/path` and `libhdfs:/path/lib.so!scheme://authority/path`. The
-    /// store is all before the path.
+    /// store is everything before the path.
     fn parse_foreign(text: &str, scheme: Scheme, rest: &str) -> Result<Self> {
         let refuse = || fail(ErrorKind::InvalidArgument, format!("{text}: write {}", scheme.form()));
         let Some((before, after)) = rest.split_once("://") else { return refuse() };
@@ -230,7 +230,7 @@ impl StoreUri {
         self.scheme.has_buckets().then_some(self.authority.as_str())
     }
 
-    /// The host that the URI names, and the port, if it does.
+    /// The host that the URI names, and the port if it names one. None if the scheme has no hosts.
     pub fn host_and_port(&self) -> Option<(&str, Option<u16>)> {
         self.scheme.has_ports().then(|| host_and_port(&self.authority).ok()).flatten()
     }
@@ -259,12 +259,12 @@ impl StoreUri {
         Self { path, ..self.clone() }
     }
 
-    /// Whether a configuration names the host, and not the URI.
+    /// Whether the host comes from a configuration, and not from the URI.
     pub fn is_of_default_host(&self) -> bool {
         self.scheme == Scheme::Hdfs && self.authority.is_empty()
     }
 
-    /// The store that the URI names at a gateway. None: the gateway's default, or a URI of another
+    /// The store that the URI names at a gateway. None: the gateway's default store, or a URI of another
     /// kind.
     pub fn gateway_store(&self) -> Option<&str> {
         self.gateway_store.as_deref()
@@ -278,7 +278,7 @@ impl StoreUri {
         match &self.gateway_store {
             _ if !self.scheme.has_stores() => Ok(self),
             Some(named) if named != store => {
-                let why = format!("the URI names the store {named}, and --gateway-store {store}; give one");
+                let why = format!("the URI names store {named}, and --gateway-store {store}; give only one");
                 fail(ErrorKind::InvalidArgument, why)
                     .map_err(|error: Error| error.at("open", self.to_string()))
             }
@@ -307,7 +307,7 @@ impl StoreUri {
 impl fmt::Display for StoreUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.store())?;
-        // A directory whose name looks like a store's.
+        // The path begins with a directory whose name looks like a store's name.
         let escaped =
             self.scheme.has_stores() && self.gateway_store.is_none() && self.path.relative().starts_with('@');
         let escape = if escaped { "/@" } else { "" };
@@ -316,7 +316,7 @@ impl fmt::Display for StoreUri {
     }
 }
 
-/// Host, without brackets, and port of the part after `//`; otherwise the reason why it has none.
+/// The host, without brackets, and the port of an authority, or the reason why it has none.
 fn host_and_port(authority: &str) -> std::result::Result<(&str, Option<u16>), String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -385,15 +385,15 @@ fn is_bucket(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(plain)
 }
 
-/// Whether this names a plugin, or is a scheme of a foreign library.
+/// Whether this can be a plugin's name, or the scheme of a URI within a library's URI.
 fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
     !name.is_empty() && name.bytes().all(plain)
 }
 
-/// One URI of each kind that keeps its data.
+/// One URI of each kind except memory.
 fn examples() -> String {
-    // A memory store is for tests, and loses all at its end.
+    // A memory store is for tests, and loses all its data when its process ends.
     let kept = Scheme::ALL.iter().filter(|(_, scheme)| *scheme != Scheme::Memory);
     kept.map(|(_, scheme)| scheme.form()).collect::<Vec<_>>().join(", ")
 }

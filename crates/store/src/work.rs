@@ -1,4 +1,4 @@
-//! A store's work for a call, which stops if its caller leaves.
+//! The work of a store for one call. It stops if the call's caller leaves.
 //!
 //! A caller (a gateway) runs each call in a [`Work`] of its own. Dropping the call stops its
 //! work: blocking steps that haven't begun don't begin, and a long step ends at its next
@@ -30,16 +30,16 @@ tokio::task_local! {
     static LENT: Lent;
 }
 
-/// Runs a part of a call, and lends it `what` until the part ends. If the part is dropped, it keeps
-/// `what` until no thread works on it any more.
+/// Runs a part of a call, and lends `what` to it until the part ends. If the part's future is dropped,
+/// `what` stays lent until no thread works on the part any more.
 pub async fn lend<F: Future>(what: Lent, part: F) -> F::Output {
     LENT.scope(what, part).await
 }
 
 impl Work {
-    /// Runs `call` as a work of its own, and stops the work if `call` is dropped before its end. If
-    /// the call ends, work that it began ahead (the next entries of a listing) continues. The caller
-    /// doesn't wait beyond `deadline`, if there is one.
+    /// Runs `call` as a separate work. Stops the work if the future is dropped before the call ends.
+    /// After the call has ended, work that it began in advance (the next entries of a listing) continues.
+    /// The caller doesn't wait beyond `deadline`, if there is one.
     pub async fn scope<F: Future>(deadline: Option<Instant>, call: F) -> F::Output {
         struct Stop(Option<Arc<Work>>);
         impl Drop for Stop {
@@ -61,8 +61,8 @@ impl Work {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// The time until which the caller of this task or thread waits, if it has said so. A store that
-    /// asks another server hands it on.
+    /// The time until which the caller of this task or thread waits, if it is known. A store that calls
+    /// another server passes it on.
     pub fn deadline() -> Option<Instant> {
         CURRENT.try_with(|work| work.deadline).ok().flatten()
     }
@@ -76,7 +76,7 @@ impl Work {
 /// Call this between the steps of long work.
 ///
 /// # Errors
-/// The caller has left. The error reaches no caller.
+/// Unavailable if the caller has left. So no caller gets this error.
 pub fn check() -> Result<()> {
     match Work::current() {
         Some(work) if work.is_stopped() => {
@@ -91,7 +91,7 @@ const LONG_WORK_NICE: i32 = 10;
 
 /// Wraps `step` for another thread, as a part of the current work and request.
 fn part_of_call<T>(step: impl FnOnce() -> Result<T>) -> impl FnOnce() -> Result<T> {
-    // A step without a request begins one.
+    // A step without a request's id gets a new one.
     let request = RequestId::current().unwrap_or_else(RequestId::next);
     let work = Work::current();
     let lent = LENT.try_with(Arc::clone);
@@ -113,14 +113,14 @@ pub async fn blocking<T: Send + 'static>(step: impl FnOnce() -> Result<T> + Send
     match tokio::task::spawn_blocking(part_of_call(step)).await {
         Ok(outcome) => outcome,
         Err(error) if error.is_cancelled() => {
-            Err(Error::new(ErrorKind::Unavailable, "cut off: the process is ending"))
+            Err(Error::new(ErrorKind::Unavailable, "interrupted: the process is ending"))
         }
         Err(error) => Err(Error::new(ErrorKind::Internal, "a store's thread panicked").caused_by(error)),
     }
 }
 
-/// Runs `step` on tokio's blocking pool beside the current call, which may end before it. The step
-/// keeps what was lent to the call.
+/// Runs `step` on tokio's blocking pool, in parallel with the current call, which may end first. The
+/// step keeps what was lent to the call.
 pub(crate) fn beside(step: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let lent = LENT.try_with(Arc::clone);
     tokio::task::spawn_blocking(move || {
@@ -155,12 +155,12 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(30);
 
-    /// Whether nobody has the only turn.
+    /// Whether the only turn is free again.
     fn is_back(turns: &Semaphore) -> bool {
         turns.available_permits() == 1
     }
 
-    /// A queue of one turn, and that turn.
+    /// A queue with a single turn, and that turn.
     fn one_turn() -> (Arc<Semaphore>, Lent) {
         let turns = Arc::new(Semaphore::new(1));
         let turn = turns.clone().try_acquire_owned().unwrap();
@@ -199,7 +199,7 @@ mod tests {
                 may_go_on.recv().unwrap();
                 check()
             }));
-            // Begun, and left for the next call.
+            // The next entries are requested, and left for the next call.
             assert!(futures::FutureExt::now_or_never(&mut ahead).is_none());
             ahead
         })

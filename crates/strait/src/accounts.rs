@@ -1,4 +1,4 @@
-//! The users that may log in at a namenode: those of a password file, with this host's groups.
+//! The users that may log in at a namenode: those in a password file. Their groups are this host's.
 
 use crate::failure::Failure;
 use std::path::Path;
@@ -9,18 +9,18 @@ use strait_kadoop_server::Accounts;
 use strait_kadoop_wire::Epoch;
 use strait_store_kadoop::Callers;
 
-/// Time between two checks of the file. So a changed or removed password ends its user's
-/// credentials within seconds.
+/// Time between two checks whether the file changed. After a password is changed or removed, its user's older
+/// credentials fail within seconds.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The users that a password file has at the moment.
+/// The users in the current password file.
 pub struct Users {
     file: PasswordFile,
     groups: Callers,
 }
 
 impl Users {
-    /// Reads the file, and rereads it when it changes, until the users are dropped.
+    /// Reads the file at `path`. A thread rereads it after each change, until the returned value is dropped.
     pub fn watch(path: &Path) -> Result<Arc<Self>, Failure> {
         let file = PasswordFile::load(path).map_err(Failure::other)?;
         let users = Arc::new(Self { file, groups: Callers::default() });
@@ -40,10 +40,10 @@ impl Users {
 
     fn look(&self) {
         match self.file.reload_if_changed() {
-            Ok(true) => tracing::info!("password file read anew"),
+            Ok(true) => tracing::info!("reread the changed password file"),
             Ok(false) => {}
             Err(problem) => {
-                tracing::error!(problem, "rejected the new password file; the old one stays in force");
+                tracing::error!(problem, "rejected the changed password file; the old one stays in force");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The logins that a helper of `run` got from its dispatcher, or a command from its helper.
+//! Lent logins: a helper of `run` gets them from its dispatcher, and a command from its helper.
 
 use crate::failure::Failure;
 use crate::lent::parsed;
@@ -15,30 +15,31 @@ use strait_dispatch::frame::Lent;
 use strait_store::{Error, ErrorKind, Result, StoreUri};
 use tempfile::NamedTempFile;
 
-/// Longest text of logins that is read.
+/// Largest text of logins that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Attempts to read a text that its writer may be replacing.
+/// Attempts to read the logins: the helper may be replacing their text at that moment.
 const READS: usize = 3;
 
-/// See the module.
+/// The lent logins, by store.
 #[derive(Default)]
 pub struct Borrowed {
     lent: HashMap<String, Lent>,
     opened: HashMap<String, Arc<StraitStore>>,
-    /// Certificates of authorities, in files of this process. They are no secrets.
+    /// Certificates (PEM) of the authorities to trust, in temporary files. They are no secrets.
     authorities: Vec<(String, NamedTempFile)>,
-    /// The file that commands inherit.
+    /// The file in memory with the logins. Commands inherit its descriptor.
     shared: Option<File>,
 }
 
 impl Borrowed {
-    /// The login that this command's helper lends, at this descriptor.
+    /// The logins that this command's helper lends, read at the inherited descriptor. Empty if none can be
+    /// read.
     pub fn of_environment(descriptor: Option<i32>) -> Self {
         let mut borrowed = Self::default();
         let Some(descriptor) = descriptor else { return borrowed };
         let path = PathBuf::from(format!("/proc/self/fd/{descriptor}"));
         for _ in 0..READS {
-            // Opened anew, it has a position of its own.
+            // A file that is opened again has its own read position.
             let Ok(file) = File::open(&path) else { break };
             let mut text = String::new();
             if file.take(MAX_BYTES).read_to_string(&mut text).is_ok()
@@ -51,7 +52,8 @@ impl Borrowed {
         borrowed
     }
 
-    /// Options for connecting to a gateway by its lent login; none if there is none.
+    /// Options for connecting to the gateway of `uri` with its lent login; `None` if no login for it was
+    /// lent.
     pub fn options(&self, uri: &StoreUri) -> Result<Option<Options>> {
         let Some(lent) = self.lent.get(&uri.store()) else { return Ok(None) };
         let unusable = |why| Error::new(ErrorKind::Unauthenticated, why).at("connect to", uri.store());
@@ -61,7 +63,7 @@ impl Borrowed {
         let authority = |pem: &String| match self.authorities.iter().find(|(known, _)| known == pem) {
             Some((_, file)) => Ok(file.path().to_owned()),
             None => {
-                Err(unusable("the authorities' certificates can't be written to the temporary directory"))
+                Err(unusable("can't write the authorities' certificates (PEM) to the temporary directory"))
             }
         };
         let trusting = |ca: Option<String>| -> Result<TlsOptions> {
@@ -72,12 +74,12 @@ impl Borrowed {
         Ok(Some(Options { store, token: Some(token), tls, ..Options::default() }))
     }
 
-    /// A store was opened by its lent login.
+    /// Remembers a store that was opened with its lent login, so that [`Self::replace`] renews its token.
     pub fn opened(&mut self, store: String, opened: Arc<StraitStore>) {
         self.opened.insert(store, opened);
     }
 
-    /// Uses these logins in place of those of the same stores, for open ones, too.
+    /// Replaces the logins of the same stores by these, also in stores that are open.
     pub fn replace(&mut self, logins: Vec<Lent>) {
         for lent in logins {
             if let Some((token, tls)) = parsed(&lent) {
@@ -93,7 +95,7 @@ impl Borrowed {
         self.write_shared();
     }
 
-    /// If that fails, a later connection reports it.
+    /// Writes certificates to a temporary file. If that fails, a later connection reports the error.
     fn keep_authority(&mut self, pem: String) {
         if self.authorities.iter().any(|(known, _)| *known == pem) {
             return;
@@ -104,16 +106,18 @@ impl Borrowed {
         }
     }
 
-    /// Lets the children of this process use the logins, by a descriptor that they inherit.
+    /// Writes the logins to a file in memory, whose descriptor the children of this process inherit.
     pub fn share(&mut self) -> std::result::Result<(), Failure> {
         let made = memfd_create("strait-logins", MemfdFlags::empty());
-        let memory = made.map_err(|error| Failure::other(format!("memory for lent logins: {error}")))?;
+        let memory = made.map_err(|error| {
+            Failure::other(format!("can't pass the lent logins to commands (memfd_create): {error}"))
+        })?;
         self.shared = Some(memory.into());
         self.write_shared();
         Ok(())
     }
 
-    /// The number of that descriptor.
+    /// The descriptor of the file that [`Self::share`] created; `None` before that call.
     pub fn shared(&self) -> Option<i32> {
         self.shared.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -122,11 +126,11 @@ impl Borrowed {
         let Some(memory) = &self.shared else { return };
         let all: Vec<&Lent> = self.lent.values().collect();
         let mut text = serde_json::to_vec(&all).unwrap_or_default();
-        // NULs overwrite the rest of a longer former text. Readers ignore them.
+        // NULs overwrite the rest of a longer previous text. Readers ignore them.
         let length = memory.metadata().map_or(0, |metadata| metadata.len());
         text.resize(text.len().max(usize::try_from(length).unwrap_or(0)), 0);
         if let Err(error) = memory.write_all_at(&text, 0) {
-            tracing::warn!(%error, "lent logins can't be passed to commands");
+            tracing::warn!(%error, "can't pass the lent logins to commands");
         }
     }
 }

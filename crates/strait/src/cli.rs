@@ -1,5 +1,4 @@
-//! The command line: every flag and every variable of the environment that the
-//! command reads.
+//! The command line: every flag, and the environment variables that set flags.
 
 mod ckpt;
 mod environment;
@@ -28,15 +27,14 @@ use strait_gateway::HttpAccess;
 use strait_store::{encoding, size};
 use tracing::level_filters::LevelFilter;
 
-/// A day: longer than any command is waited for.
+/// The longest timeout that a flag accepts: one day.
 const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// One interface to many distributed file systems.
 ///
-/// URIs choose the store: strait://HOST:PORT/path (a gateway's default store),
-/// strait://HOST:PORT/@NAME/path (its store NAME), kadoop://HOST:PORT/path,
-/// hdfs://HOST:PORT/path, s3://BUCKET/path, file:///path; `strait stores` lists all. `strait up` starts a gateway over a cluster file
-/// system of its own, all in one process.
+/// URIs choose the store: strait://HOST:PORT/path (a gateway's default store), strait://HOST:PORT/@NAME/path
+/// (its store NAME), kadoop://HOST:PORT/path, hdfs://HOST:PORT/path, s3://BUCKET/path, file:///path; `strait
+/// stores` lists all. `strait up` starts a gateway with its own cluster file system, all in one process.
 #[derive(Debug, Parser)]
 #[command(name = "strait", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Cli {
@@ -50,9 +48,9 @@ pub struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = help::REACHING)]
 pub struct Global {
-    /// Log in as this user at gateways, and at Kadoop's namenodes without --kadoop-key, with a
-    /// password from STRAIT_PASSWORD, --password-file or the terminal; on hdfs://, and on
-    /// kadoop:// with the key, act as this user.
+    /// Log in as this user at gateways and, without --kadoop-key, at Kadoop's namenodes. The password comes
+    /// from STRAIT_PASSWORD, --password-file or the terminal. For hdfs:// URIs, and for kadoop:// URIs with
+    /// --kadoop-key, act as this user without a password.
     #[arg(long, global = true, env = "STRAIT_USER", value_name = "NAME")]
     pub user: Option<String>,
     /// The user was named on the command line, not by the environment.
@@ -68,7 +66,7 @@ pub struct Global {
     /// [default: the gateway's default store].
     #[arg(long, global = true, env = "STRAIT_GATEWAY_STORE", value_name = "NAME")]
     pub gateway_store: Option<String>,
-    /// Where relative paths begin: `strait ls logs` lists URI/logs.
+    /// The URI where relative paths begin: `strait ls logs` lists URI/logs.
     #[arg(long, global = true, env = "STRAIT_STORE", value_name = "URI")]
     pub default_store: Option<String>,
     /// Wait this long for a gateway: to reach it, to log in, and for each reply [default: 90].
@@ -78,20 +76,20 @@ pub struct Global {
     /// Use TLS with gateways. Without it, logins work only on this host.
     #[arg(long, global = true, env = "STRAIT_TLS", action = ArgAction::SetTrue, value_parser = boolean)]
     pub tls: bool,
-    /// Trust servers with certificates of these authorities (PEM) [default: the system's; none for
-    /// logins at namenodes].
+    /// Trust servers whose certificates these authorities (PEM) signed [default: the system's authorities;
+    /// none for logins at namenodes].
     #[arg(long, global = true, env = "STRAIT_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// Our own certificate (PEM, with its chain), for gateways that ask for one.
+    /// This client's certificate (PEM, with its chain), for gateways that require one.
     #[arg(long, global = true, env = "STRAIT_CLIENT_CERT", value_name = "FILE", requires = "client_key")]
     pub client_cert: Option<PathBuf>,
     /// That certificate's private key (PEM).
     #[arg(long, global = true, env = "STRAIT_CLIENT_KEY", value_name = "FILE", requires = "client_cert")]
     pub client_key: Option<PathBuf>,
-    /// The key of the Kadoop cluster behind kadoop://HOST:PORT/, or of its clients.
+    /// The key for kadoop:// URIs: the file with the key of the Kadoop cluster, or of its clients.
     #[arg(long, global = true, env = "STRAIT_KADOOP_KEY", value_name = "FILE")]
     pub kadoop_key: Option<PathBuf>,
-    /// Read over TCP from Kadoop's datanodes on this host, too, not through their files.
+    /// Read over TCP from Kadoop's datanodes on this host, too, instead of directly from their files.
     #[arg(long, global = true)]
     pub kadoop_over_tcp: bool,
     /// The descriptor with the logins that a helper of `run` lends to its commands.
@@ -108,11 +106,11 @@ pub struct Global {
 }
 
 impl Cli {
-    /// Parses the command line of this process. Prints help, and without `as_failure` also errors,
-    /// and ends the process then.
+    /// Parses the command line of this process. For `--help`, prints the help and exits. Without
+    /// `as_failure`, also prints an error and exits.
     ///
     /// # Errors
-    /// The mistake in the command line.
+    /// With `as_failure`, the mistake in the command line. Always, an unknown option of mount(8).
     pub fn read(as_failure: bool) -> Result<Self, Failure> {
         let mut command = help::arranged(environment::without_empty(Self::command()));
         let arguments: Vec<_> = std::env::args_os().collect();
@@ -146,7 +144,7 @@ impl Cli {
         let parsed = parsed.map_err(|error| environment::naming_the_variable(error, &mut command));
         parsed.map_err(|error| match as_failure && error.use_stderr() {
             true => Failure::usage(error.to_string().trim_end().to_owned()),
-            false => error.exit(), // with 2, if something is wrong
+            false => error.exit(), // exit code 0 after help, 2 after an error
         })
     }
 
@@ -157,7 +155,7 @@ impl Cli {
     }
 }
 
-/// An operand. If it isn't UTF-8, its bytes are encoded as stores encode them.
+/// A parser of operands. It encodes bytes that aren't UTF-8 as stores encode them.
 fn operand() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|given| match given.into_string() {
         Ok(text) => text,
@@ -167,8 +165,8 @@ fn operand() -> impl TypedValueParser<Value = String> {
 
 /// A number of bytes, perhaps with a unit.
 fn bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
-    let number = size::bytes_of_person(text).and_then(|number| T::try_from(number).ok());
-    number.ok_or_else(|| "give a number of bytes, such as 134217728 or 128m".to_owned())
+    let number = size::bytes_of_person(text).ok_or("give a number of bytes, such as 134217728 or 128m")?;
+    T::try_from(number).map_err(|_| "it is too large".to_owned())
 }
 
 /// The value of a variable that represents a flag.
@@ -180,7 +178,7 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// The error message for a client's flag at another command.
+/// The error message if a flag of clients is given to a command that can't use it.
 fn misplaced(flag: &str, command: &str) -> String {
     let flag = flag.replace('_', "-");
     let instead = match (command, flag.as_str()) {
@@ -189,15 +187,15 @@ fn misplaced(flag: &str, command: &str) -> String {
             "; --passwords FILE sets the users who may log in, and --kadoop-key FILE admits it to a Kadoop store"
         }
         ("up" | "serve", "tls" | "client-cert" | "client-key") => {
-            "; TLS is served with --tls-cert FILE --tls-key FILE"
+            "; to serve TLS, give --tls-cert FILE --tls-key FILE"
         }
         ("up" | "serve", "tls-ca") => "; --tls-client-ca FILE sets the authority of clients' certificates",
         ("passwd", "user" | "password-file") => "; the user is an operand, and the file is --file FILE",
         ("namenode", "user" | "password-file") => "; --passwords FILE sets the users who may log in",
         ("namenode", "tls" | "client-cert" | "client-key") => {
-            "; TLS is served with --tls-cert FILE --tls-key FILE"
+            "; to serve TLS, give --tls-cert FILE --tls-key FILE"
         }
-        ("up" | "namenode" | "datanode", "kadoop-key") => "; the cluster's own is --key FILE",
+        ("up" | "namenode" | "datanode", "kadoop-key") => "; give the cluster's own key with --key FILE",
         _ => "",
     };
     let server = if flag.starts_with("kadoop") { "Kadoop cluster" } else { "gateway" };
@@ -228,7 +226,7 @@ impl Command {
         Some(stores + usize::from(listening.local_root.is_some()))
     }
 
-    /// Whether this may connect to a gateway.
+    /// Whether this can connect to a gateway.
     fn is_client(&self) -> bool {
         match self {
             Self::Serve(serve) => serve.stores.iter().any(|store| store.contains("strait://")),
@@ -254,11 +252,11 @@ pub enum Command {
     Namenode(Namenode),
     /// Run a datanode of a Kadoop cluster
     Datanode(Datanode),
-    /// Serve a store by NFS version 3
+    /// Serve a store over NFS version 3
     Nfs(Nfs),
     /// List directories
     Ls(Ls),
-    /// Print what a store knows of a path
+    /// Print a path's status: type, size, owner, times
     Stat(Stat),
     /// Print files
     Cat(Operands),
@@ -270,7 +268,7 @@ pub enum Command {
     Rm(Rm),
     /// Rename, or move into a directory
     Mv(Mv),
-    /// Join files to the end of another one, in one step and without copying; they are removed
+    /// Append files to another one, in one step and without copying; the appended files are removed
     Concat(Concat),
     /// Make directories
     Mkdir(Mkdir),
@@ -289,7 +287,7 @@ pub enum Command {
     Checksum(Operands),
     /// List the kinds of store that this program knows, and what each can do
     Stores(Stores),
-    /// Check a store from its name to its throughput, and say how to mend what fails
+    /// Check a store from its host name to its throughput, and tell how to fix each failure
     Doctor(Doctor),
     /// Run a plugin for another process of strait
     #[command(hide = true)]
@@ -300,13 +298,13 @@ pub enum Command {
     Fsck(Fsck),
     /// List the datanodes of a Kadoop cluster
     Datanodes(Datanodes),
-    /// Admit refused Kadoop datanodes, and discard records that only they have
+    /// Admit refused Kadoop datanodes; log records that the namenode lost are given up
     Admit(Admit),
     /// Copy the replicas of Kadoop datanodes to others, so that the datanodes can be switched off
     Decommission(Decommission),
     /// Move replicas from full Kadoop datanodes to emptier ones
     Rebalance(Rebalance),
-    /// Look into the log of a Kadoop namenode
+    /// Print the log of a Kadoop namenode
     KadoopLog(KadoopLog),
     /// Show, check, recover or flatten logical files, which have many writers
     Ckpt(Ckpt),
@@ -317,7 +315,7 @@ pub enum Command {
     /// Run commands for `strait run` on this host
     #[command(hide = true)]
     RunHelper,
-    /// Forget the logins that are kept on this host
+    /// Remove the logins that are stored on this host
     Logout(Logout),
     /// Set a user's password in the password file of a gateway or namenode, or remove the user
     Passwd(Passwd),
@@ -341,11 +339,11 @@ pub struct Operands {
     pub uris: Vec<String>,
 }
 
-/// Logs, audit and metrics of a server.
+/// Flags for the logs and metrics of a server.
 #[derive(Debug, Args)]
 pub struct Observability {
-    /// Serve latencies and counters of all operations, in Prometheus' text format, at
-    /// http://ADDR/metrics, to every client [default: nowhere].
+    /// Serve latencies and counters of all operations at http://ADDR/metrics, in Prometheus' text format, to
+    /// every client [default: nowhere].
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub metrics: Option<SocketAddr>,
     /// Log calls that take at least this long, in milliseconds.
@@ -363,49 +361,51 @@ impl Observability {
 /// Flags common to `serve` and `up`.
 #[derive(Debug, Args)]
 pub struct Listening {
-    /// Where to listen. Beyond loopback, --passwords or --allow-anonymous is needed.
+    /// The address to listen on. Beyond loopback, it needs --passwords or --allow-anonymous.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090", value_parser = resolve)]
     pub listen: SocketAddr,
-    /// Let every client in without a login. Otherwise only programs of the user that runs this need no login,
-    /// over loopback, and only if there is no --passwords.
+    /// Let every client in without a login. Without this flag, a client needs no login only if it runs on
+    /// this host as the same user as the gateway, connects over loopback, and --passwords isn't given.
     #[arg(long)]
     pub allow_anonymous: bool,
-    /// The user for clients without a login [default: on loopback the user that runs this, else nobody].
+    /// The user for clients without a login [default: on loopback the user that runs the gateway, else
+    /// nobody].
     #[arg(long, value_name = "NAME")]
     pub anonymous_user: Option<String>,
-    /// Users and their passwords, as `strait passwd` writes them.
+    /// The file of users and their passwords, as `strait passwd` writes it.
     #[arg(long, value_name = "FILE")]
     pub passwords: Option<PathBuf>,
-    /// 32 bytes that sign session tokens; made if missing. Gateways that share it take each
-    /// other's tokens [default: random, so that logins end with the gateway].
+    /// The file with 32 bytes that sign session tokens; created if missing. Gateways with the same key accept
+    /// each other's tokens [default: a random key, so that logins end when the gateway ends].
     #[arg(long, value_name = "FILE")]
     pub token_key: Option<PathBuf>,
-    /// A login and its tokens end after this time, however often they are renewed: 30m, 12h, 7d.
+    /// A login and its tokens end after this time (30m, 12h, 7d), however often they are renewed.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = lifetime)]
     pub token_lifetime: Duration,
-    /// The gateway's TLS certificate (PEM, with its chain). Clear text is then served to this host only.
+    /// The gateway's TLS certificate (PEM, with its chain). Without TLS, it then serves this host only.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Serve only clients with a certificate of one of these authorities (PEM), on loopback too.
+    /// Serve only clients with a certificate that one of these authorities (PEM) signed, on loopback too.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
-    /// Client certificates that are revoked: a list (PEM, X509 CRL) of each of those authorities.
+    /// Revocation lists (PEM, X509 CRL) for client certificates: one of each authority in --tls-client-ca.
     #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
     pub tls_client_crl: Option<PathBuf>,
-    /// Where copyToLocalFile and copyFromLocalFile may touch this host's files [default: nowhere].
+    /// The only directory of this host that copyToLocalFile and copyFromLocalFile may use [default: none].
     #[arg(long, value_name = "DIR")]
     pub local_root: Option<PathBuf>,
-    /// Let programs of 2009 write at the end of a file, whatever offset they ask for. This silently misplaces
-    /// bytes that were meant for elsewhere; Hadoop's server of 2009 did so.
+    /// Append each write of a program of 2009 to its file, whatever offset the program asks for. Bytes for
+    /// another offset are silently misplaced, as by Hadoop's server of 2009.
     #[arg(long)]
     pub ignore_write_offsets: bool,
-    /// A name under which HTTP clients reach this gateway; repeatable. Addresses and localhost always work.
+    /// A host name that HTTP clients use for this gateway; repeatable. Addresses and localhost always work.
     #[arg(long = "http-host", value_name = "NAME")]
     pub http_hosts: Vec<String>,
-    /// An origin whose pages may call over HTTP, as SCHEME://HOST:PORT; repeatable [default: none].
+    /// An origin, as SCHEME://HOST:PORT, whose web pages may call this gateway over HTTP; repeatable
+    /// [default: none].
     #[arg(long = "http-origin", value_name = "ORIGIN")]
     pub http_origins: Vec<String>,
     #[command(flatten)]
@@ -413,7 +413,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// The names and pages served over HTTP.
+    /// The host names and origins that HTTP clients may use.
     pub fn http(&self) -> HttpAccess {
         HttpAccess { hosts: self.http_hosts.clone(), origins: self.http_origins.clone() }
     }
@@ -427,8 +427,8 @@ pub struct Serve {
     /// lab=file:///srv/lab, which clients reach as strait://HOST:PORT/@lab/path.
     #[arg(long = "store", required = true, value_name = "[NAME=]URI")]
     pub stores: Vec<String>,
-    /// The store for programs of 2009 that name none of these, such as with sector://HOST:PORT
-    /// [default: the only store; if there are several stores, such programs are refused].
+    /// The store for programs of 2009 that name no store, such as with sector://HOST:PORT [default: the only
+    /// store; if there are several stores, such programs are refused].
     #[arg(long = "store-2009", value_name = "NAME")]
     pub store_2009: Option<String>,
 }
@@ -437,21 +437,21 @@ pub struct Serve {
 pub struct Up {
     #[command(flatten)]
     pub listening: Listening,
-    /// Where the data lies; made if missing.
+    /// The directory for the data; created if missing.
     #[arg(long, value_name = "DIR", default_value = "./strait-data")]
     pub data: PathBuf,
-    /// The cluster's key; made if missing [default: kadoop.key in DIR].
+    /// The file with the cluster's key; created if missing [default: kadoop.key in DIR].
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// A user of --passwords with all rights of the user that runs this; repeatable.
+    /// A user of --passwords who gets all rights of the user that runs this server; repeatable.
     #[arg(long = "admin", value_name = "NAME", requires = "passwords")]
     pub admins: Vec<String>,
-    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. New
-    /// files have at least so many replicas. It is 3 at most.
+    /// Replicas that must be on disk before a sync or close of a file succeeds; at most 3. New files get at
+    /// least this many replicas.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub min_replicas: u16,
-    /// Write a record of each operation on a name, allowed or not, into this file, with the keys
-    /// of HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
+    /// Write a line for each operation on a path, permitted or denied, to this file, with the keys of HDFS's
+    /// audit log. After logrotate renames the file, the server creates a new one.
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
 }
@@ -464,22 +464,22 @@ pub struct Ls {
     /// List everything beneath, too.
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Sizes for people: 64.0M for 67108864.
+    /// Print sizes for people: 64.0M for 67108864.
     #[arg(short = 'h', long)]
     pub human_readable: bool,
-    /// Directories themselves, not their entries.
+    /// List directories themselves, not their entries.
     #[arg(short = 'd', long)]
     pub directory: bool,
-    /// Paths only.
+    /// Print paths only.
     #[arg(short = 'C', long)]
     pub paths_only: bool,
-    /// Latest first, instead of by name.
+    /// Sort by modification time, latest first, instead of by name.
     #[arg(short = 't', long, conflicts_with = "by_size")]
     pub by_time: bool,
-    /// Largest first, instead of by name.
+    /// Sort by size, largest first, instead of by name.
     #[arg(short = 'S', long)]
     pub by_size: bool,
-    /// In reverse order.
+    /// Reverse the order.
     #[arg(short = 'r', long)]
     pub reverse: bool,
     /// Don't sort: print entries as they come, for directories of millions.
@@ -506,7 +506,7 @@ pub struct Copying {
     /// Replace existing files.
     #[arg(short, long)]
     pub force: bool,
-    /// Files at a time.
+    /// Copy this many files at the same time.
     #[arg(short = 't', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
     /// Keep permission bits and modification times.
@@ -519,18 +519,18 @@ pub struct Copying {
 pub struct Put {
     #[command(flatten)]
     pub copying: Copying,
-    /// Number of replicas. A store that keeps none refuses this, and --block-size.
+    /// Number of replicas of new files. A store without replicas refuses this flag and --block-size.
     #[arg(long, value_name = "N")]
     pub replication: Option<u16>,
     /// Bytes per block, such as 134217728 or 128m.
     #[arg(long, value_name = "BYTES", value_parser = bytes::<u64>)]
     pub block_size: Option<u64>,
-    /// Fail unless so many replicas are on disk, if that is more than the store's own minimum. Only Kadoop knows
-    /// a minimum; other stores ignore this.
+    /// Fail unless at least this many replicas are on disk. It can't lower the store's own minimum. Only
+    /// Kadoop has a minimum; other stores ignore this flag.
     #[arg(long, value_name = "N")]
     pub min_replicas: Option<u16>,
-    /// Local files or directories; - is standard input. The last operand is the URI they go to:
-    /// a directory to put them into, or the new name of a single one.
+    /// Local files or directories; - is standard input. The last operand is the target URI: a directory to
+    /// copy into, or the new name of a single source.
     #[arg(required = true, value_name = "SOURCE... URI", value_parser = operand())]
     pub operands: Vec<String>,
 }
@@ -540,9 +540,9 @@ pub struct Put {
 pub struct Get {
     #[command(flatten)]
     pub copying: Copying,
-    /// URIs of files or directories. The last operand is the local path they go to (a directory to
-    /// put them into, the new name of a single one, or - for standard output); with a single operand
-    /// it is the working directory.
+    /// URIs of files or directories. The last operand is the local target: a directory to copy into, the new
+    /// name of a single source, or - for standard output. With a single operand, the target is the working
+    /// directory.
     #[arg(required = true, num_args = 1.., value_name = "URI... LOCAL", value_parser = operand())]
     pub operands: Vec<String>,
 }
@@ -551,15 +551,15 @@ pub struct Get {
 pub struct Rm {
     #[command(flatten)]
     pub operands: Operands,
-    /// Directories with all that is in them.
+    /// Remove directories with everything in them.
     #[arg(short, visible_short_alias = 'R', long)]
     pub recursive: bool,
     /// Ignore missing files.
     #[arg(short, long)]
     pub force: bool,
-    /// Remove only leftovers of killed `put`s and of the 2009 service's copies in these directories and
-    /// beneath: files called .strait-put-… and .strait-copy-… that were begun more than a day ago. For file:
-    /// URIs it removes those of killed `get`s, too: .strait-get-….
+    /// Remove only what killed `put`s and killed copies of the 2009 service left in these directories and
+    /// beneath: files named .strait-put-… and .strait-copy-… that are more than a day old. For file: URIs,
+    /// remove those of killed `get`s, too: .strait-get-….
     #[arg(long, conflicts_with_all = ["recursive", "force"])]
     pub stale: bool,
 }
@@ -581,7 +581,7 @@ pub struct Concat {
     /// The file that gets the bytes.
     #[arg(value_name = "TARGET", value_parser = operand())]
     pub target: String,
-    /// The files to join to it, in their order: URIs, or just paths in the same store.
+    /// The files to append, in this order: URIs, or just paths in the same store.
     #[arg(required = true, value_name = "SOURCE", value_parser = operand())]
     pub sources: Vec<String>,
 }
@@ -590,7 +590,7 @@ pub struct Concat {
 pub struct Mkdir {
     #[command(flatten)]
     pub operands: Operands,
-    /// Make missing parents, too. It is no error if the directory exists.
+    /// Create missing parents, too. If the directory exists, succeed.
     #[arg(short, long)]
     pub parents: bool,
 }
@@ -599,23 +599,23 @@ pub struct Mkdir {
 pub struct Touch {
     #[command(flatten)]
     pub operands: Operands,
-    /// Access time only.
+    /// Set the access time only.
     #[arg(short, long)]
     pub access: bool,
-    /// Modification time only.
+    /// Set the modification time only.
     #[arg(short, long)]
     pub modification: bool,
-    /// Don't make missing files.
+    /// Don't create missing files.
     #[arg(short = 'c', long)]
     pub no_create: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Chmod {
-    /// Everything beneath, too.
+    /// Change everything beneath, too.
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Octal (750), or symbolic (u+rwx,go-w,a+X).
+    /// The mode: octal (750), or symbolic (u+rwx,go-w,a+X).
     #[arg(allow_hyphen_values = true)]
     pub mode: String,
     #[command(flatten)]
@@ -624,10 +624,10 @@ pub struct Chmod {
 
 #[derive(Debug, Args)]
 pub struct Chown {
-    /// Everything beneath, too.
+    /// Change everything beneath, too.
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Either half may be missing.
+    /// The new owner, the new group, or both.
     #[arg(value_name = "[OWNER][:[GROUP]]")]
     pub owner: String,
     #[command(flatten)]
@@ -636,10 +636,10 @@ pub struct Chown {
 
 #[derive(Debug, Args)]
 pub struct Setrep {
-    /// Everything beneath, too; `hdfs dfs` always does this.
+    /// Change everything beneath, too; `hdfs dfs` always does this.
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Replicas.
+    /// The number of replicas.
     pub replication: u16,
     #[command(flatten)]
     pub operands: Operands,
@@ -650,7 +650,7 @@ pub struct Setrep {
 pub struct Df {
     #[command(flatten)]
     pub operands: Operands,
-    /// Sizes for people.
+    /// Print sizes for people: 64.0M for 67108864.
     #[arg(short = 'h', long)]
     pub human_readable: bool,
     /// Print help.
@@ -660,10 +660,10 @@ pub struct Df {
 
 #[derive(Debug, Args)]
 pub struct Passwd {
-    /// The password file of a gateway or namenode; made if missing.
+    /// The password file of a gateway or namenode; created if missing.
     #[arg(long, value_name = "FILE", default_value = "./strait-passwords")]
     pub file: PathBuf,
-    /// Remove the user from the file; its servers end the user's access within seconds.
+    /// Remove the user from the file. The servers that use the file end the user's access within seconds.
     #[arg(long)]
     pub remove: bool,
     /// The user. The command asks twice for the password, or reads it from standard input if that
@@ -674,25 +674,25 @@ pub struct Passwd {
 
 #[derive(Debug, Args)]
 pub struct Logout {
-    /// The gateways whose logins are forgotten: those of --user, or of everybody; without any,
-    /// all logins. The gateway accepts a token until it expires or the password changes.
+    /// The gateways whose logins this command removes from this host [default: all]. With --user, it removes
+    /// only that user's. A gateway accepts a removed token until the token expires or the password changes.
     #[arg(value_name = "URI")]
     pub uris: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct Malgen {
-    /// How many records.
+    /// Number of records.
     pub records: u64,
     /// The same seed gives the same records.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How many sites the events come from.
+    /// Number of sites that the events come from.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub sites: u64,
 }
 
-/// A number and `s`, `m`, `h` or `d`; at least a minute, so that a login is useful.
+/// Parses a number and `s`, `m`, `h` or `d`. The time must be at least a minute, so that a login is useful.
 fn lifetime(text: &str) -> Result<Duration, String> {
     const MIN: Duration = Duration::from_secs(60);
     const MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -702,25 +702,25 @@ fn lifetime(text: &str) -> Result<Duration, String> {
         "m" => 60,
         "h" => 3_600,
         "d" => 86_400,
-        _ => return Err("give a number and its unit, s, m, h or d: 12h".to_owned()),
+        _ => return Err("give a number and a unit (s, m, h or d), such as 12h".to_owned()),
     };
-    let count: u64 = text[..split].parse().map_err(|_| "give a number and its unit: 12h".to_owned())?;
+    let count: u64 = text[..split].parse().map_err(|_| "give a number and a unit, such as 12h".to_owned())?;
     let time = Duration::from_secs(count.saturating_mul(seconds));
-    if (MIN..=MAX).contains(&time) { Ok(time) } else { Err("a login lasts 1m to 3650d".to_owned()) }
+    if (MIN..=MAX).contains(&time) { Ok(time) } else { Err("the time must be from 1m to 3650d".to_owned()) }
 }
 
-/// `HOST:PORT`, whose host may be unknown yet.
+/// Checks that `text` has the form `HOST:PORT`. Doesn't look up the host.
 fn host_and_port(text: &str) -> Result<String, String> {
     let parts = text.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     parts.map(|_| text.to_owned()).ok_or_else(|| "give HOST:PORT".to_owned())
 }
 
-/// `HOST:PORT` as an address of this host.
+/// Looks up the address of `HOST:PORT`.
 fn resolve(text: &str) -> Result<SocketAddr, String> {
     host_and_port(text)?;
     let mut addresses =
-        text.to_socket_addrs().map_err(|error| format!("no address of this host: {error}"))?;
-    addresses.next().ok_or_else(|| "no such host".to_owned())
+        text.to_socket_addrs().map_err(|error| format!("can't look up the host's address: {error}"))?;
+    addresses.next().ok_or_else(|| "the host has no address".to_owned())
 }
 
 #[cfg(test)]

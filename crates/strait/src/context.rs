@@ -1,4 +1,4 @@
-//! Opens the stores of URIs, each once, with a login by the flags.
+//! Opens the stores that URIs name, each once, with the login that the flags give.
 
 use crate::borrowed::Borrowed;
 use crate::cli::{Foreign, Global};
@@ -10,7 +10,7 @@ use crate::tally::Tally;
 use crate::waiting::{Aliases, Typing, Waiting, Watched};
 use crate::{password, relative, tokens};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use strait_kadoop_client::Client;
 use strait_kadoop_core::messages::Caller;
 use strait_kadoop_wire::Failure as KadoopFailure;
 use strait_store::{Error, ErrorKind, FileStatus, FileSystem, Principal, Scheme, StorePath, StoreUri};
-use strait_store_any::OpenOptions;
+use strait_store_any::{HadoopConfig, OpenOptions, with_host};
 use strait_store_kadoop as kadoop;
 
-/// Time limit for ending sessions, which is a courtesy to the gateway.
+/// Time limit for ending sessions. A gateway also ends idle sessions by itself.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// State that every command needs.
@@ -42,20 +42,22 @@ pub struct Context {
     kadoop_over_tcp: bool,
     foreign: Foreign,
     tls: Option<TlsOptions>,
-    /// The flags of helpers on other hosts.
+    /// The flags that `run` passes to its helpers on other hosts.
     pub helper_flags: Vec<String>,
     opened: RefCell<HashMap<String, Arc<dyn FileSystem>>>,
-    /// Stores that couldn't be opened, when, and why.
+    /// Read once, so that all operands without a host mean the same one.
+    hadoop: OnceCell<HadoopConfig>,
+    /// Stores that couldn't be opened, with the time and the error of the latest attempt.
     away: RefCell<HashMap<String, (Instant, Error)>>,
     /// Gateways where this command has a login, by the store's URI.
     with_login: RefCell<HashMap<String, Arc<StraitStore>>>,
-    /// The logins that this helper, or this command of one, borrowed.
+    /// The logins that were lent to this process, if it is a helper of `run` or a command of one.
     borrowed: RefCell<Borrowed>,
-    /// Sessions of this command alone, which end with it.
+    /// Sessions that no other command uses. They end with this command.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
-    /// Whether a person types a password for one of the stores.
+    /// Whether a person is typing a password for one of the stores.
     typing: Typing,
-    /// Paths that notices about stores name in place of others.
+    /// Paths that notices about stores show in place of others.
     pub aliases: Aliases,
 }
 
@@ -83,17 +85,17 @@ pub struct Cluster {
     pub waiting: Waiting,
 }
 
-/// Pause between attempts to open a store that is away.
+/// Pause between two attempts to open an unreachable store.
 const TRY_EVERY: Duration = Duration::from_secs(5);
-/// If an attempt takes longer than this and fails, it isn't repeated for each operand.
+/// An attempt that fails after less than this is repeated for the next operand without a pause.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
 impl Context {
-    /// A context by these flags.
+    /// A context with the values of these flags.
     pub fn new(global: Global) -> Self {
         let helper_flags = global.for_helpers();
         let identity = global.client_cert.zip(global.client_key);
-        // An authority or an identity of our own implies TLS.
+        // --tls-ca and --client-cert imply --tls.
         let messages = Messages { json: global.json };
         let wanted = global.tls || global.tls_ca.is_some() || identity.is_some();
         Self {
@@ -112,6 +114,7 @@ impl Context {
             foreign: global.foreign,
             helper_flags,
             opened: RefCell::default(),
+            hadoop: OnceCell::new(),
             away: RefCell::default(),
             with_login: RefCell::default(),
             borrowed: RefCell::new(Borrowed::of_environment(global.logins_fd)),
@@ -121,12 +124,12 @@ impl Context {
         }
     }
 
-    /// Printer of messages other than output.
+    /// Prints messages to standard error.
     pub fn messages(&self) -> Messages {
         Messages { json: self.json }
     }
 
-    /// A tally of operands, of which some may fail.
+    /// Collects the failures of a command's operands.
     pub fn tally(&self) -> Tally {
         Tally::new(self.messages())
     }
@@ -139,7 +142,8 @@ impl Context {
     /// The URI that an operand means: relative paths begin in the default store.
     ///
     /// # Errors
-    /// A relative path without a default store, or one that leads out of it.
+    /// InvalidArgument: a relative path without a default store, a path that leads out of that store, or an
+    /// empty text.
     pub fn absolute<'a>(&self, text: &'a str) -> strait_store::Result<Cow<'a, str>> {
         relative::absolute(self.default_store.as_deref(), text)
     }
@@ -167,12 +171,12 @@ impl Context {
         Ok(Place { fs, who, path: uri.path().clone(), store, slash })
     }
 
-    /// The directory that `text` names, for serving it to others. Links in a directory of this host don't
-    /// lead out of it.
+    /// The directory that `text` names, to be served to others. In a directory of this host, no symbolic link
+    /// leads out of it.
     pub async fn place_to_serve(&self, text: &str) -> Result<Place, Failure> {
         let place = self.place(text).await?;
         if !place.stat().await?.is_directory() {
-            let why = "not a directory; serve the directory above it";
+            let why = "not a directory; serve its parent directory";
             return Err(Failure::at(ErrorKind::NotADirectory, "serve", &place.path, why));
         }
         let uri = self.uri(&self.absolute(text)?)?;
@@ -183,18 +187,26 @@ impl Context {
         Ok(Place { fs, path: StorePath::root(), store: uri.to_string(), ..place })
     }
 
-    /// Parses a URI; its gateway store comes from itself or from the flags. If it names no namenode, Hadoop's
-    /// configuration does.
+    /// Parses a URI. If it names no store of its gateway, --gateway-store does. If it names no namenode,
+    /// Hadoop's configuration does.
     pub fn uri(&self, text: &str) -> strait_store::Result<StoreUri> {
-        let uri = strait_store_any::with_host(StoreUri::parse(text)?, None)?;
+        let uri = StoreUri::parse(text)?;
+        let uri = if uri.is_of_default_host() { with_host(uri, Some(self.hadoop()?))? } else { uri };
         match &self.gateway_store {
             Some(store) => uri.in_gateway_store(store),
             None => Ok(uri),
         }
     }
 
-    /// As [`Self::open`]. A store whose opening took long and failed a moment ago fails at once, so that
-    /// a command with many operands doesn't wait for each.
+    fn hadoop(&self) -> strait_store::Result<&HadoopConfig> {
+        if self.hadoop.get().is_none() {
+            let _ = self.hadoop.set(HadoopConfig::load()?); // by this thread alone
+        }
+        Ok(self.hadoop.get_or_init(HadoopConfig::default))
+    }
+
+    /// As [`Self::open`]. But if an attempt took long and failed a moment ago, returns its error at once. So
+    /// a command with many operands doesn't wait for each of them.
     async fn open_unless_away(&self, uri: &StoreUri, store: &str) -> Result<Arc<dyn FileSystem>, Failure> {
         if let Some((failed, why)) = self.away.borrow().get(store)
             && failed.elapsed() < TRY_EVERY
@@ -219,7 +231,7 @@ impl Context {
         let fs = match uri.scheme() {
             Scheme::File | Scheme::Memory | Scheme::S3 | Scheme::Gs | Scheme::Az if self.user_is_explicit => {
                 return Err(Failure::usage(format!(
-                    "{uri}: a {}: store knows no users of its own; --user is for gateways and hdfs:",
+                    "{uri}: a {}: store has no users of its own; --user is for gateways, kadoop: and hdfs:",
                     uri.scheme()
                 )));
             }
@@ -260,7 +272,7 @@ impl Context {
     /// Options for opening stores.
     ///
     /// # Errors
-    /// A wrong flag.
+    /// A flag has an invalid value.
     pub fn stores(&self) -> Result<OpenOptions, Failure> {
         let Foreign { endpoint_url, region, profile, no_sign_request, .. } = self.foreign.clone();
         let object = strait_store_any::ObjectOptions {
@@ -299,12 +311,12 @@ impl Context {
         self.user.as_deref()
     }
 
-    /// Whether a store was reached by the login of one user, rather than by a cluster's key.
+    /// Whether this command opens the Kadoop store with a user's login, and not with the cluster's key.
     pub fn has_login(&self, store: &str) -> bool {
         store.starts_with("kadoop:") && self.user.is_some() && self.kadoop_key.is_none()
     }
 
-    /// The store of gateways that the flags give.
+    /// The gateway's store that --gateway-store names.
     pub fn gateway_store(&self) -> Option<&str> {
         self.gateway_store.as_deref()
     }
@@ -323,36 +335,36 @@ impl Context {
         Ok(store)
     }
 
-    /// A gateway where this command has a login of its user.
+    /// The open gateway of this store, if this command logged in there as its user.
     pub fn gateway_with_login(&self, store: &str) -> Option<Arc<StraitStore>> {
         self.with_login.borrow().get(store).cloned()
     }
 
-    /// Whether a store of these URIs lends logins to helpers.
+    /// Whether one of these URIs names a gateway where this command logs in, so that it can lend a login.
     pub fn lends_for<'a>(&self, mut uris: impl Iterator<Item = &'a str>) -> bool {
         let is_gateway = |uri: &str| self.uri(uri).is_ok_and(|uri| uri.scheme() == Scheme::Strait);
         self.user.is_some() && uris.any(is_gateway)
     }
 
-    /// The flags about TLS.
+    /// The TLS options that the flags give.
     pub fn tls(&self) -> Option<&TlsOptions> {
         self.tls.as_ref()
     }
 
-    /// Uses these logins from now on, in place of those of the same stores.
+    /// Replaces the borrowed logins of the same stores by these.
     pub fn borrow_logins(&self, logins: Vec<Lent>) {
         self.borrowed.borrow_mut().replace(logins);
     }
 
-    /// Lets the commands of this helper use its logins.
+    /// Lets the commands of this helper use the helper's logins.
     ///
     /// # Errors
-    /// The kernel has no memory for them.
+    /// The kernel can't allocate memory for the logins.
     pub fn share_logins(&self) -> Result<(), Failure> {
         self.borrowed.borrow_mut().share()
     }
 
-    /// The number of the descriptor that commands inherit, if they may use the logins.
+    /// The descriptor with the logins that commands inherit, if they may use the logins.
     pub fn shared_logins(&self) -> Option<i32> {
         self.borrowed.borrow().shared()
     }
@@ -367,7 +379,7 @@ impl Context {
         let address = uri.gateway();
         let cached = tokens::CachedToken::new(&address, &user, store.as_deref());
         let (file, asked_for) = (self.password_file.clone(), format!("{user} at {address}"));
-        // Without a password at hand, the store asks for one only after the gateway refused the token.
+        // If no password is given, the store asks for one only after the gateway rejects the cached token.
         let was_kept = cached.as_ref().is_some_and(tokens::CachedToken::exists);
         let typing = self.typing.clone();
         let password = move || {
@@ -395,7 +407,7 @@ impl Context {
     /// Ends open sessions.
     pub async fn close(&self) {
         for session in self.own_sessions.take() {
-            // Sessions that don't end now will idle out.
+            // The gateway ends the remaining sessions itself once they are idle.
             let _ = tokio::time::timeout(CLOSE_PATIENCE, session.close()).await;
         }
     }
@@ -423,7 +435,7 @@ impl Place {
         Ok(self.at(self.path.join(name)?))
     }
 
-    /// The store's status of it.
+    /// The status of this path. NotADirectory if its URI ended with a slash and it is a file.
     pub async fn stat(&self) -> strait_store::Result<FileStatus> {
         let status = self.fs.stat(&self.who, &self.path).await?;
         match self.slash && !status.is_directory() {
@@ -432,7 +444,7 @@ impl Place {
         }
     }
 
-    /// As [`Place::stat`]; None if it doesn't exist.
+    /// As [`Place::stat`]; `None` if the path doesn't exist.
     pub async fn find(&self) -> strait_store::Result<Option<FileStatus>> {
         match self.stat().await {
             Ok(status) => Ok(Some(status)),
@@ -440,10 +452,20 @@ impl Place {
             Err(error) => Err(error),
         }
     }
+
+    /// As [`Place::find`], for a name that a command is about to create; None also if a file is in the
+    /// place of one of its parents. Then [`check_directory`](crate::commands::targets::check_directory)
+    /// names that file.
+    pub async fn find_target(&self) -> strait_store::Result<Option<FileStatus>> {
+        match self.find().await {
+            Err(error) if error.kind() == ErrorKind::NotADirectory && !self.slash => Ok(None),
+            found => found,
+        }
+    }
 }
 
-/// The user of this process. As for Hadoop's own tools, HADOOP_USER_NAME may override it. It proves
-/// nothing, and servers that need a proof don't accept it as one.
+/// The user of this process. HADOOP_USER_NAME overrides it, as in Hadoop's own tools. The name proves
+/// nothing, so servers that authenticate users don't rely on it.
 pub fn invoking_user() -> Principal {
     let named = std::env::var("HADOOP_USER_NAME").ok().filter(|name| !name.is_empty());
     Principal::new(&named.unwrap_or_else(process_user))
@@ -451,7 +473,7 @@ pub fn invoking_user() -> Principal {
 
 /// The permission bits that new files of this process don't get.
 pub fn umask() -> u32 {
-    // The system call can read it only by setting it, for all threads.
+    // umask(2) can only read the mask by setting it, for all threads.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let bits = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     bits.and_then(|bits| u32::from_str_radix(bits.trim(), 8).ok()).unwrap_or(0o077)

@@ -12,15 +12,15 @@ use strait_store::{Error, ErrorKind, StorePath};
 const OTHER: u8 = 1;
 /// Exit code of wrong command lines.
 const USAGE: u8 = 2;
-/// Shells add the signal's number to this for a command that a signal ended.
+/// The exit code after a signal is this plus the signal's number, as in shells.
 const BY_SIGNAL: u8 = 128;
-/// The reader of our output has closed it; shells use the same code for SIGPIPE.
+/// Exit code if the reader of our output has closed it. Shells report the same after SIGPIPE.
 const CLOSED_PIPE: u8 = BY_SIGNAL + 13;
 
 /// The reason why a command ends without success.
 #[derive(Debug)]
 pub enum Failure {
-    /// An error of the table.
+    /// An error of a kind in the table of errors.
     Error(Error),
     /// A wrong command line.
     Usage(String),
@@ -28,8 +28,8 @@ pub enum Failure {
     Other(String),
     /// A failure that was reported already; only its exit code is needed.
     Told(u8),
-    /// Ends the command with this exit code and no message: after a signal, or if our output has no
-    /// reader any more.
+    /// Ends the command with this exit code and no message: after a signal, or after the reader of our output
+    /// closed it.
     Ended(u8),
 }
 
@@ -44,7 +44,7 @@ impl Failure {
         Self::Usage(message.into())
     }
 
-    /// A failure of this kind that arose on our side.
+    /// A failure that the command itself detected, not a store.
     pub fn at(
         kind: ErrorKind,
         operation: &'static str,
@@ -54,7 +54,7 @@ impl Failure {
         Self::Error(Error::new(kind, why.into()).at(operation, path.to_string()))
     }
 
-    /// Ended by the signal of this number.
+    /// The failure of a command that this signal ended.
     pub fn signalled(signal: u8) -> Self {
         Self::Ended(BY_SIGNAL + signal)
     }
@@ -65,8 +65,8 @@ impl Failure {
         Self::saying(message, error, operation, path)
     }
 
-    /// As [`Failure::naming`], for an operation on a temporary file beside `path`. Stores may have its name in their
-    /// messages.
+    /// As [`Failure::naming`], for an operation on a temporary file beside `path`. Replaces the temporary
+    /// file's name in the store's message, too.
     pub fn of_temporary(
         error: Error,
         operation: &'static str,
@@ -85,17 +85,17 @@ impl Failure {
     /// A failed operation on a file of this host.
     pub fn local(error: io::Error, operation: &'static str, path: &Path) -> Self {
         let text = error.to_string();
-        // Without "(os error 2)", which says nothing beyond the kind.
+        // Without "(os error 2)", which adds nothing to the text.
         let message = text.split(" (os error").next().unwrap_or_default().to_owned();
         Self::at(Error::from(error).kind(), operation, path.display(), message)
     }
 
-    /// An address where a server can't listen; `flag` names another one.
+    /// A server can't listen on `address`; the user can choose another address with `flag`.
     pub fn listening(error: io::Error, address: SocketAddr, flag: &str) -> Self {
         let (kind, why) = match error.kind() {
             io::ErrorKind::AddrInUse => (
                 ErrorKind::Busy,
-                format!("it is in use; stop that program or choose another address with {flag}"),
+                format!("in use by another program; stop it or choose another address with {flag}"),
             ),
             io::ErrorKind::AddrNotAvailable => {
                 (ErrorKind::InvalidArgument, "this host has no such address".to_owned())

@@ -1,9 +1,9 @@
 //! `*`, `?` and `[…]` in the paths of URIs. The command expands them by listing, as `hdfs dfs`
 //! does, since a shell can't see into a store.
 //!
-//! Shells' rules: no pattern matches a `/`, nor a leading dot unless it begins with one. A
-//! backslash quotes a character. An existing path of exactly this name takes precedence, so every
-//! name can be reached.
+//! Shells' rules: no pattern matches a `/`. Only a pattern that begins with a dot matches a leading dot. A
+//! backslash quotes a character. If a path with exactly the pattern's text exists, the pattern means that
+//! path, so every name can be reached.
 
 use crate::context::{Context, Place};
 use crate::failure::Failure;
@@ -12,8 +12,8 @@ use futures::StreamExt;
 use glob::{MatchOptions, Pattern};
 use strait_store::{ErrorKind, StorePath, StoreUri};
 
-/// Most matches of one pattern, which take some 100 bytes of memory each. For more names, users
-/// give the directory.
+/// Largest number of matches of one pattern; each takes about 100 bytes of memory. Users with more names give
+/// the directory instead.
 const MAX_MATCHES: usize = 1_000_000;
 
 impl Context {
@@ -21,7 +21,7 @@ impl Context {
     /// failures and are left out.
     ///
     /// # Errors
-    /// A failure that ends the command.
+    /// The command must end: a signal came, or the reader of the output closed it.
     pub async fn expanded(&self, uris: &[String], tally: &mut Tally) -> Result<Vec<String>, Failure> {
         let mut all = Vec::with_capacity(uris.len());
         for uri in uris {
@@ -32,14 +32,14 @@ impl Context {
     }
 }
 
-/// The URIs that `uri` stands for, in order; itself if it has no pattern.
+/// The URIs that the operand's pattern matches, sorted; the operand itself if it has no pattern.
 ///
 /// # Errors
 /// NotFound if nothing matches, and every error of the listings.
 pub async fn expand(context: &Context, operand: &str) -> Result<Vec<String>, Failure> {
     let uri = &*context.absolute(operand)?;
-    // Only in the path: an address may have brackets. Errors of a URI are reported later, when the
-    // command uses it.
+    // Only the path can have a pattern: an address may have brackets. If the URI is invalid, the command
+    // reports that when it uses the URI.
     let special = |uri: &StoreUri| {
         let path = uri.path().as_str();
         path.contains('\\') || path.split('/').any(|part| compiled(part).is_some())
@@ -73,7 +73,7 @@ async fn matches(pattern: &Place) -> Result<Vec<StorePath>, Failure> {
                 None => next.push(directory.join(&plain(part))?),
             }
             if next.len() > MAX_MATCHES {
-                let why = "more than 1,000,000 names match";
+                let why = "more than 1,000,000 names match; give the directory instead";
                 return Err(Failure::at(ErrorKind::InvalidArgument, "find", &pattern.path, why));
             }
         }
@@ -101,8 +101,8 @@ async fn entries(directory: &Place, pattern: &Pattern) -> Result<Vec<StorePath>,
     while let Some(entry) = listing.next().await {
         match entry {
             Ok(entry) => {
-                // The listing of a file is the file itself. A name that can't be parsed has no
-                // path.
+                // Listing a file yields the file itself, which isn't an entry. A name that isn't valid in a
+                // path is skipped, too.
                 let path = StorePath::parse(&entry.path).ok();
                 let path = path.filter(|path| path.parent().as_ref() == Some(&directory.path));
                 found.extend(path.filter(|path| is_match(pattern, path.name())));
@@ -119,7 +119,7 @@ fn is_match(pattern: &Pattern, name: &str) -> bool {
     pattern.matches_with(name, MatchOptions { require_literal_leading_dot: true, ..MatchOptions::default() })
 }
 
-/// A part of a path as a pattern; None if it has no pattern, for example only an unclosed bracket.
+/// A part of a path as a pattern; `None` if it has no pattern, as with an unclosed bracket alone.
 fn compiled(part: &str) -> Option<Pattern> {
     let mut escaped = String::with_capacity(part.len());
     let mut is_pattern = false;
@@ -127,7 +127,7 @@ fn compiled(part: &str) -> Option<Pattern> {
     while let Some(character) = characters.next() {
         match character {
             '\\' => escaped.push_str(&Pattern::escape(&String::from(characters.next().unwrap_or('\\')))),
-            // Two stars would match a whole tree.
+            // In the pattern library, two stars match across directories.
             '*' if escaped.ends_with('*') => {}
             _ => {
                 is_pattern |= matches!(character, '*' | '?' | '[');

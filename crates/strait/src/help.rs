@@ -21,10 +21,10 @@ pub const GATEWAY_FLAGS: [&str; 9] = [
     "client_cert",
     "client_key",
 ];
-/// Those for connecting to a Kadoop cluster.
+/// The flags for connecting to a Kadoop cluster.
 pub const KADOOP_FLAGS: [&str; 2] = ["kadoop_key", "kadoop_over_tcp"];
 
-/// Those for stores behind other services and libraries.
+/// The flags for stores behind other services and libraries.
 pub const FOREIGN_FLAGS: [&str; 7] =
     ["endpoint_url", "region", "profile", "no_sign_request", "plugins", "plugin_options", "inside"];
 
@@ -95,7 +95,7 @@ fn without(flags: &[&str], command: Command) -> Command {
     hidden.mut_subcommands(|inner| without(flags, inner))
 }
 
-/// Fixes the usage as it is now: in an error, clap adds the flags that the environment sets.
+/// Fixes the usage text now. Otherwise clap adds flags that the environment sets, when it prints an error.
 fn with_own_usage(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim().to_owned();

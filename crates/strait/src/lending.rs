@@ -1,5 +1,5 @@
-//! Short-lived logins for the helpers of `run`: each gateway where this command has a login lends one,
-//! which ends when the command does, or soon after it was killed.
+//! Short-lived logins for the helpers of `run`. Each gateway where this command has a login issues one. It
+//! ends with the command, or within 15 minutes after the command was killed.
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -12,12 +12,12 @@ use strait_client::{Secret, StraitStore, TlsOptions};
 use strait_dispatch::frame::Lent;
 use tokio::time::timeout;
 
-/// A lent login's life, if it isn't prolonged: a stolen one is of no use for longer.
+/// Lifetime of a lent login that isn't renewed. It limits the use of a stolen one.
 pub const LENT_FOR: Duration = Duration::from_secs(15 * 60);
-/// Time limit for revoking all logins. If that fails, they expire.
+/// Time limit for revoking all lent logins. A login that couldn't be revoked expires.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The variable that tells commands of a helper where the logins are: the number of a descriptor that
-/// they inherit. They lie in memory, and no other user can reach them.
+/// The environment variable with the number of a descriptor that a helper's commands inherit. The descriptor
+/// refers to the logins in memory, where no other user can read them.
 pub const VARIABLE: &str = "STRAIT_LOGINS_FD";
 
 /// The lent logins of one command.
@@ -35,7 +35,7 @@ struct Loan {
 }
 
 impl Lending {
-    /// Borrows from each store of these URIs at which the command has a login.
+    /// Gets a short-lived login from each gateway in these URIs where the command has a login.
     pub async fn begin<'a>(
         &mut self,
         context: &Context,
@@ -52,7 +52,7 @@ impl Lending {
         Ok(())
     }
 
-    /// For helpers.
+    /// The logins as helpers receive them.
     pub fn logins(&self) -> Vec<Lent> {
         let lent = |loan: &Loan| Lent {
             store: loan.store.clone(),
@@ -61,12 +61,13 @@ impl Lending {
         self.loans.iter().map(lent).collect()
     }
 
-    /// Prolongs all logins, and returns whether there are any. A later call retries what failed.
+    /// Extends the lifetime of all lent logins. Returns whether there are any. If an extension fails, the
+    /// next call tries again.
     pub async fn renew(&mut self, messages: Messages) -> bool {
         for loan in &mut self.loans {
             match loan.from.lend(LENT_FOR, Some(&loan.token)).await {
                 Ok(lent) => loan.token = lent.token,
-                Err(error) => messages.warn(&format!("prolonging the lent login: {error}")),
+                Err(error) => messages.warn(&format!("can't extend the lent login, will retry: {error}")),
             }
         }
         !self.loans.is_empty()
@@ -84,12 +85,13 @@ impl Lending {
                 }
             }
         };
-        // They expire in any case.
+        // A login that isn't revoked expires.
         let _ = timeout(PATIENCE, take_back).await;
     }
 }
 
-/// How a helper reaches a gateway: the authorities' certificates themselves, which its host may lack.
+/// The TLS settings for helpers; `None` without TLS. They contain the authorities' certificates themselves,
+/// since a helper's host may lack the file.
 fn trust(context: &Context) -> Result<Option<Option<String>>, Failure> {
     let Some(TlsOptions { ca, .. }) = context.tls() else { return Ok(None) };
     let read =

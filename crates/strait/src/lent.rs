@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 use strait_client::Secret;
 use strait_dispatch::frame::Lent;
 
-/// Composes the secret from a token and, if TLS is to be used, the certificates to trust. Of these,
-/// none stands for those of the system.
+/// Composes the secret from a token and, if TLS is to be used, the certificates to trust. `Some(None)` means
+/// the system's certificates.
 pub fn secret(token: &Secret, tls: Option<Option<String>>) -> String {
     json!({"token": token.0, "tls": tls.map(|ca| json!({"ca": ca}))}).to_string()
 }
 
-/// The two values of [`secret`]; none if another version wrote it otherwise.
+/// Parses the secret into the two values of [`secret`]; `None` if another version wrote it in another form.
 pub fn parsed(lent: &Lent) -> Option<(Secret, Option<Option<String>>)> {
     let value: Value = serde_json::from_str(&lent.secret).ok()?;
     let token = Secret(value.get("token")?.as_str()?.to_owned());

@@ -1,4 +1,4 @@
-//! The log on standard error: one line per event, for any text from clients.
+//! The log on standard error: one line per event, whatever text clients send.
 
 use crate::format::escaped;
 use tracing::level_filters::LevelFilter;
@@ -11,7 +11,7 @@ pub fn to_stderr(level: LevelFilter) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        // It would panic if standard error is closed.
+        // Reporting an internal error would panic if standard error is closed.
         .log_internal_errors(false)
         .with_target(false)
         .fmt_fields(fields())

@@ -1,5 +1,5 @@
-//! The `strait` command. Reads flags and configuration (no other crate does), wires the
-//! rooms below together, prints.
+//! The `strait` command. Only this crate reads flags and configuration. It connects the crates below, and
+//! prints.
 //!
 //! ```text
 //!   cli ─ parsed flags ─→ commands ─→ context ─ URI ─→ a store
@@ -40,8 +40,8 @@ use messages::Messages;
 use std::process::ExitCode;
 use strait_gateway::Limits;
 
-/// A gateway allocates and frees chunks of up to 4 MiB continually on many threads. With them, the
-/// C library's allocator keeps several times the memory in use.
+/// A gateway allocates and frees chunks of up to 4 MiB continually on many threads. Under such a load, the C
+/// library's allocator holds several times the memory in use.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -62,8 +62,8 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     if cli.command.is_server() {
-        // Otherwise the kernel gives 2 MiB where a buffer of 1 MiB was touched, and a gateway that is
-        // used by many takes a third more memory.
+        // With huge pages, a touched buffer of 1 MiB takes 2 MiB, and a gateway with many clients takes a
+        // third more memory.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
     }
     // A server uses every core. A client mostly waits, and threads would only delay its start.
@@ -77,9 +77,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let runtime = builder
         .enable_all()
         .build()
-        .map_err(|error| Failure::other(format!("the runtime can't start: {error}")))?;
+        .map_err(|error| Failure::other(format!("can't start the threads of the async runtime: {error}")))?;
     let result = runtime.block_on(commands::run(cli));
-    // Doesn't wait for a thread that reads a terminal.
+    // Don't wait for a thread that reads from a terminal.
     runtime.shutdown_background();
     result
 }

@@ -4,13 +4,13 @@
 //! | --- | --- | --- |
 //! | event id | 31 | 11 digits in sequence, 20 of the host's hash |
 //! | timestamp | 26 | `YYYY-MM-DD HH:MM:SS.ffffff` |
-//! | site id | 19 | few sites, drawn anew for each event |
+//! | site id | 19 | drawn for each event from a few sites |
 //! | flag | 1 | 1: the entity was marked later |
 //! | entity id | 19 | |
 //!
-//! With four bars that is 100 bytes, and a newline: 101.
+//! With four bars and a newline, a record has 101 bytes.
 
-/// Bytes of one record, its newline counted.
+/// Bytes of one record, including its newline.
 pub const RECORD_BYTES: usize = 101;
 /// Largest number of records: the sequence has 11 digits.
 pub const MAX_RECORDS: u64 = 100_000_000_000;
@@ -19,7 +19,7 @@ pub const MAX_RECORDS: u64 = 100_000_000_000;
 const FLAGGED_ONE_IN: u64 = 100;
 /// Number of entities.
 const ENTITIES: u64 = 1_000_000;
-/// Events are spread over this year, in microseconds from its begin.
+/// Events are spread over this time, in microseconds from the start of 2009.
 const YEAR_MICROS: u64 = 365 * 86_400 * 1_000_000;
 /// Days before each month, in a year that isn't a leap year.
 const MONTH_STARTS: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];

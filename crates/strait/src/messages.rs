@@ -5,14 +5,15 @@ use crate::format::escaped;
 use serde_json::json;
 use std::io::Write as _;
 
-/// Printer of messages other than output.
+/// Prints messages to standard error.
 #[derive(Debug, Clone, Copy)]
 pub struct Messages {
-    /// As JSON.
+    /// Print JSON objects instead of text.
     pub json: bool,
 }
 
-/// Prints a line to standard error. If that is closed or full, the exit code must still tell.
+/// Prints a line to standard error. Ignores an error, such as a full disk: the exit code still reports the
+/// failure.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

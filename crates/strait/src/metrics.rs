@@ -1,4 +1,4 @@
-//! `--metrics ADDR`: a server's counts, in Prometheus' format.
+//! `--metrics ADDR`: a server's metrics, in Prometheus' format.
 
 use crate::failure::Failure;
 use hyper::body::Incoming;
@@ -18,26 +18,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Path of the page; all other paths are not found.
+/// Path of the page. Other paths get status 404.
 const PATH: &str = "/metrics";
-/// Connections at a time. A further one takes the place of the oldest.
+/// Largest number of open connections. A further connection replaces the oldest.
 const CONNECTIONS: usize = 64;
-/// A connection keeps its place at least this long; an answer takes milliseconds. Clients that
-/// reconnect as soon as they lose their place get 256 places a second. So a client that asks at
-/// once gets its answer, and waits less than a second behind 200 of them.
+/// A connection keeps its place at least this long; an answer takes milliseconds. So clients that reconnect
+/// at once get at most 256 places a second. Behind 200 such clients, another client waits less than a second,
+/// and then gets its answer.
 const SECURE: Duration = Duration::from_millis(250);
 /// Time limit for a client's request. Collectors send it at once.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
-/// Time limit for a connection: by then the client has to have taken its page. Prometheus times out after 10
+/// Time limit for a connection, including the client's time to read the page. Prometheus times out after 10
 /// s, too (`scrape_timeout`).
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, so that a lack of descriptors isn't a busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Writes the counts. May block.
+/// Writes the metrics to a page. May block its thread.
 pub type Write = Arc<dyn Fn(&mut Page) + Send + Sync>;
 
-/// Serves the page until it is dropped.
+/// Serves the page until this is dropped.
 pub struct Metrics {
     address: SocketAddr,
     serving: JoinHandle<()>,
@@ -78,7 +78,7 @@ async fn accept(listener: TcpListener, write: Write) {
                 connections.add(answer(stream, Arc::clone(&write)));
             }
             Err(error) => {
-                tracing::warn!(%error, "the metrics port can't accept a connection");
+                tracing::warn!(%error, "can't accept a connection to the metrics port");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -95,7 +95,7 @@ struct Connection {
 }
 
 impl Connections {
-    /// If all places are taken, ends the oldest connection once it has had its time.
+    /// If all places are taken, waits until the oldest connection has had [`SECURE`], and ends it.
     async fn have_room(&mut self) {
         self.0.retain(|connection| !connection.serving.is_finished());
         if self.0.len() < CONNECTIONS {

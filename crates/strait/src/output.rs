@@ -19,7 +19,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// With nothing printed yet.
+    /// Buffered standard output.
     pub fn new(json: bool) -> Self {
         let out = stdout();
         let to_terminal = out.is_terminal();
@@ -61,7 +61,8 @@ impl Output {
         self.line(Value::Object(object))
     }
 
-    /// Reports a change of `path`, with further fields, to a program. People only see failures.
+    /// With --json, prints an object about the change of `path`, with further fields. Without it, prints
+    /// nothing.
     pub fn done<const N: usize>(
         &mut self,
         operation: &str,
@@ -76,7 +77,7 @@ impl Output {
         object.insert("path".to_owned(), path.as_str().into());
         object.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
         self.line(Value::Object(object))?;
-        // At once: a program that reads along needs to know the progress.
+        // Flush at once, so that a program that reads the output sees the progress.
         self.out.flush().map_err(Failure::output)
     }
 

@@ -23,15 +23,15 @@ const VARIABLE: &str = "STRAIT_PASSWORD";
 pub struct PasswordSource {
     /// The file.
     pub file: PathBuf,
-    /// The command line named it, not the environment. Then it precedes STRAIT_PASSWORD.
+    /// The command line named it, not the environment. Then it takes precedence over STRAIT_PASSWORD.
     pub is_explicit: bool,
     messages: Messages,
-    /// One warning is enough, also where a command reads the file again.
+    /// A warning about the file was printed. Reading the file again doesn't repeat it.
     has_warned: Arc<AtomicBool>,
 }
 
 impl PasswordSource {
-    /// This file; `messages` prints the warning about its mode.
+    /// A source with this file; `messages` prints the warning about its mode.
     pub fn new(file: PathBuf, is_explicit: bool, messages: Messages) -> Self {
         Self { file, is_explicit, messages, has_warned: Arc::default() }
     }
@@ -72,13 +72,13 @@ fn read(source: &PasswordSource) -> Result<Secret> {
     let failed = |error: std::io::Error| Error::from(error).at("read", shown(path));
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
-    // A pipe, as `<(command)` makes one, has a mode, but other users can't open it.
+    // A pipe such as `<(command)` has a mode, too, but other users can't open it.
     let is_open = metadata.is_file() && metadata.mode() & OTHERS_BITS != 0;
     if is_open && !source.has_warned.swap(true, Ordering::Relaxed) {
         let shown = shown(path);
         source
             .messages
-            .warn(&format!("password file {shown}: others may read or change it; run `chmod 600 {shown}`"));
+            .warn(&format!("password file {shown}: others can read or change it; run `chmod 600 {shown}`"));
     }
     let mut text = Vec::new();
     file.by_ref().take(MAX_LINE_BYTES as u64 + 2).read_to_end(&mut text).map_err(failed)?;
@@ -97,16 +97,16 @@ pub fn new_one(user: &str) -> Result<Secret> {
         read.map_err(|error| Error::from(error).at("read", "standard input"))?;
         return match first_line(&line) {
             Err(error) if line.is_empty() => {
-                let why = "the new password comes from the terminal, or as a line on standard input, \
-                           which was empty";
+                let why = "standard input is empty; give the new password as its first line, or run this on \
+                           a terminal";
                 Err(Error::new(error.kind(), why))
             }
             password => password,
         };
     }
     let first = ask(&format!("New password of {user}: "))?;
-    if ask("Once more: ")? != first {
-        return Err(Error::new(ErrorKind::InvalidArgument, "the two differ; nothing was changed"));
+    if ask("Repeat the password: ")? != first {
+        return Err(Error::new(ErrorKind::InvalidArgument, "the two passwords differ; nothing was changed"));
     }
     Ok(first)
 }

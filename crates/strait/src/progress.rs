@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Period of redrawing while nothing moves, to show that the command is alive.
+/// Interval between redraws while no bytes are copied, to show that the command is alive.
 const TICK: Duration = Duration::from_millis(200);
 
 /// A bar over the bytes of all files together, with the number of finished files. Cheap to clone.
@@ -20,12 +20,12 @@ pub struct Progress {
 struct Files {
     found: AtomicU64,
     done: AtomicU64,
-    /// Files were counted beforehand, so finding them doesn't count them again.
+    /// [`Progress::expect`] gave the number of files, so files that are found don't add to it.
     counted: AtomicBool,
 }
 
 impl Progress {
-    /// A bar over files counted beforehand or, without that, counted as they are found.
+    /// A bar, if it is `wanted` and standard error is a terminal; else a hidden one.
     pub fn new(wanted: bool) -> Self {
         let files = Arc::default();
         if !wanted || !std::io::stderr().is_terminal() {
@@ -41,7 +41,7 @@ impl Progress {
         Self { bar, files }
     }
 
-    /// Whether it is visible; if not, counting is useless.
+    /// Whether the bar is visible. If not, callers needn't count files.
     pub fn is_shown(&self) -> bool {
         !self.bar.is_hidden()
     }

@@ -1,19 +1,19 @@
-//! SIGINT and SIGTERM, which end a command; SIGHUP, which makes servers read their files again, and
-//! ends other commands.
+//! SIGINT and SIGTERM, which end a command; SIGHUP, which makes servers reread their files, and ends other
+//! commands.
 
 use crate::failure::Failure;
 use rustix::process::Signal;
 use std::future::Future;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// A server's SIGHUP, caught from its creation on. Before, it ends the process.
+/// Catches SIGHUP in a server from its creation on. Before that, SIGHUP ends the process.
 pub struct Hangups(unix::Signal);
 
 impl Hangups {
-    /// Begins to catch it.
+    /// Begins to catch SIGHUP.
     pub fn catch() -> Result<Self, Failure> {
         let caught = signal(SignalKind::hangup());
-        caught.map(Self).map_err(|error| Failure::other(format!("catching signals: {error}")))
+        caught.map(Self).map_err(|error| Failure::other(format!("catch signals: {error}")))
     }
 
     /// Calls `reload` on each SIGHUP.
@@ -28,30 +28,30 @@ impl Hangups {
 pub struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
-    /// None in servers, and if nohup(1) or a shell began this process to survive it.
+    /// `None` in servers, and if nohup(1) or a shell started this process with SIGHUP ignored.
     hang_up: Option<unix::Signal>,
 }
 
 impl Signals {
-    /// Begins to catch those that end servers: until then they end the process.
+    /// Begins to catch SIGINT and SIGTERM. Before that, they end the process at once.
     pub fn catch() -> Result<Self, Failure> {
-        let catch = |kind| signal(kind).map_err(|error| Failure::other(format!("catching signals: {error}")));
+        let catch = |kind| signal(kind).map_err(|error| Failure::other(format!("catch signals: {error}")));
         let (interrupt, terminate) = (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
         Ok(Self { interrupt, terminate, hang_up: None })
     }
 
-    /// Begins to catch those that end commands: these, and SIGHUP.
+    /// Begins to catch the signals that end other commands than servers: SIGINT, SIGTERM and SIGHUP.
     pub fn catch_all() -> Result<Self, Failure> {
         let all = Self::catch()?;
         if is_ignored(Signal::HUP) {
             return Ok(all);
         }
         let hang_up = signal(SignalKind::hangup());
-        let hang_up = hang_up.map_err(|error| Failure::other(format!("catching signals: {error}")))?;
+        let hang_up = hang_up.map_err(|error| Failure::other(format!("catch signals: {error}")))?;
         Ok(Self { hang_up: Some(hang_up), ..all })
     }
 
-    /// Waits for the next one, and returns the command's failure for it.
+    /// Waits for the next signal, and returns the failure that ends the command.
     pub async fn next(&mut self) -> Failure {
         let hung_up = async {
             match &mut self.hang_up {
@@ -67,7 +67,7 @@ impl Signals {
         Failure::signalled(signal.as_raw() as u8)
     }
 
-    /// Does `work` until a signal comes.
+    /// Runs `work`. If a signal comes first, drops `work` and returns the signal's failure.
     pub async fn unless<T>(&mut self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         tokio::select! {
             result = work => result,

@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::messages::Messages;
 
-/// Continues after failed operands, as `hdfs dfs` does. It reports each failure, and the first one
-/// decides the exit code.
+/// Collects failures, so that a command continues after failed operands, as `hdfs dfs` does. It reports each
+/// failure, and the first one decides the exit code.
 #[derive(Debug)]
 pub struct Tally {
     messages: Messages,
@@ -12,15 +12,15 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Without failures so far.
+    /// A tally without failures.
     pub fn new(messages: Messages) -> Self {
         Self { messages, first: None }
     }
 
-    /// Counts one operand's result.
+    /// Counts one operand's result. Reports a failure and returns Ok, so that the command continues.
     ///
     /// # Errors
-    /// A failure that ends the command.
+    /// The command must end: a signal came, or the reader of the output closed it.
     pub fn add(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
         match result {
             Ok(()) => Ok(()),
@@ -33,12 +33,12 @@ impl Tally {
         }
     }
 
-    /// Whether any has failed.
+    /// Whether any operand has failed.
     pub fn has_failed(&self) -> bool {
         self.first.is_some()
     }
 
-    /// The overall result.
+    /// Ok if no operand failed, else the exit code of the first failure.
     pub fn finish(self) -> Result<(), Failure> {
         self.first.map_or(Ok(()), |code| Err(Failure::Told(code)))
     }

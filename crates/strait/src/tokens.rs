@@ -1,4 +1,4 @@
-//! Tokens of earlier logins, so that not every command needs a login.
+//! Tokens of earlier logins, kept in files so that later commands needn't log in again.
 
 use crate::failure::Failure;
 use crate::messages::Messages;
@@ -9,10 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strait_client::Token;
 use strait_wire::Secret;
 
-/// A token that expires sooner than this isn't used. Shorter than the shortest `--token-lifetime`
-/// of a gateway.
+/// A token that expires sooner than this isn't used. Must be less than the shortest `--token-lifetime` of a
+/// gateway.
 const MIN_LIFE_MS: i64 = 10_000;
-/// Prefix of the names of all these files.
+/// Prefix of the names of all token files.
 const PREFIX: &str = "token_";
 /// Longest file read; tokens are some hundred bytes.
 const MAX_FILE_BYTES: u64 = 4_096;
@@ -24,24 +24,25 @@ pub struct CachedToken {
 }
 
 impl CachedToken {
-    /// None if it has no place: neither XDG_CACHE_HOME nor HOME is set.
+    /// `None` if there is no directory for the file: neither XDG_CACHE_HOME nor HOME is set.
     pub fn new(address: &str, user: &str, store: Option<&str>) -> Option<Self> {
         Some(Self { file: directory()?.join(file_name(address, user, store)) })
     }
 
-    /// Whether a login was kept, also one that has expired.
+    /// Whether a token is stored, even an expired one.
     pub fn exists(&self) -> bool {
         self.file.exists()
     }
 
-    /// The token, if there is one that no other user can have read or written.
+    /// The stored token. `None` if there is none, it expires within [`MIN_LIFE_MS`], or another user could
+    /// have read or written the file.
     pub fn load(&self, messages: Messages) -> Option<Secret> {
         let file = std::fs::File::open(&self.file).ok()?;
         let metadata = file.metadata().ok()?;
         if metadata.mode() & 0o077 != 0 || metadata.uid() != nix::unistd::geteuid().as_raw() {
             let shown = self.file.display();
             messages.warn(&format!(
-                "ignored the kept login in {shown}: its mode or owner is wrong; run `rm {shown}`"
+                "ignored the kept login in {shown}: other users can read or change it; run `rm {shown}`"
             ));
             return None;
         }
@@ -55,14 +56,14 @@ impl CachedToken {
     /// Stores a token. If that fails, the next command logs in again.
     pub fn keep(&self, token: &Token) {
         if let Err(error) = self.write(token) {
-            tracing::debug!(file = %self.file.display(), %error, "the token isn't kept");
+            tracing::debug!(file = %self.file.display(), %error, "can't store the token");
         }
     }
 
     fn write(&self, token: &Token) -> io::Result<()> {
         let directory = self.file.parent().unwrap_or(Path::new("."));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        // By a name of its own, so that logins at several gateways don't mix, whichever process keeps them.
+        // In a temporary file with a unique name, so that concurrent logins don't mix their tokens.
         let mut file = tempfile::Builder::new().prefix(".").suffix(".new").tempfile_in(directory)?;
         write!(file, "{}\n{}\n", token.expires_ms, token.token.0)?;
         file.persist(&self.file).map(drop).map_err(|error| error.error)
@@ -95,14 +96,14 @@ fn forget_in(directory: &Path, wanted: [Option<&str>; 3]) -> Result<usize, Failu
     Ok(forgotten)
 }
 
-/// The command's directory for this user alone; None if there is no place for it.
+/// This user's cache directory of `strait`; `None` if neither XDG_CACHE_HOME nor HOME is an absolute path.
 pub fn directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(cache.join("strait"))
 }
 
-/// One plain name for the three values, which differs for different values.
+/// A file name for the three values. Different values give different names.
 fn file_name(address: &str, user: &str, store: Option<&str>) -> String {
     format!("{PREFIX}{}_{}_{}", plain(address), plain(user), plain(store.unwrap_or_default()))
 }

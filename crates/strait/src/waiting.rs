@@ -1,5 +1,5 @@
-//! Prints notices if a store is slow: the layers below retry an unreachable namenode or gateway for
-//! up to 45 s without a message. None while a person types a password.
+//! Prints notices if a store is slow: the layers below retry an unreachable namenode or gateway for up to 45
+//! s without a message. It prints none while a person types a password.
 
 use crate::messages::Messages;
 use async_trait::async_trait;
@@ -17,10 +17,10 @@ use strait_store::{
 };
 use tokio::time::{Instant, timeout_at};
 
-/// After this time a person at a terminal needs a notice. Longer than the loss of a datanode delays
-/// a reader (2 s).
+/// A notice is printed after this time without an answer. It is longer than the delay of a reader whose
+/// datanode is lost (2 s).
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Time between two notices: often enough to show that it still waits, and few lines in a log.
+/// Time between two notices: often enough to show that the command still waits, but few lines in a log.
 pub const AGAIN: Duration = Duration::from_secs(15);
 
 /// Notices about one store. Concurrent waits share them.
@@ -36,7 +36,7 @@ struct Inner {
     aliases: Aliases,
 }
 
-/// Whether a person types a password. No store is slow meanwhile.
+/// Whether a person is typing a password. That time doesn't count as a store's delay.
 #[derive(Clone, Default)]
 pub struct Typing(Arc<Mutex<Typed>>);
 
@@ -49,7 +49,7 @@ enum Typed {
 }
 
 impl Typing {
-    /// Runs `ask`, which may ask a person.
+    /// Runs `ask`, which may wait for a person to type.
     pub fn during<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.set(Typed::Now);
         let answer = ask();
@@ -61,7 +61,7 @@ impl Typing {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = typed;
     }
 
-    /// The later of `began` and the end of the last typing.
+    /// The time since when a store is waited for: `began`, or the end of the latest typing if that was later.
     fn over(&self, began: Instant) -> Instant {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Typed::Never => began,
@@ -71,18 +71,18 @@ impl Typing {
     }
 }
 
-/// Paths that notices name in place of others. A user knows the target of a copy, and not its temporary file.
+/// Paths that notices show in place of others. A user knows the target of a copy, but not its temporary file.
 #[derive(Clone, Default)]
 pub struct Aliases(Arc<Mutex<HashMap<StorePath, StorePath>>>);
 
-/// Notices name another path in place of this one until it is dropped.
+/// Until this is dropped, notices show another path in place of `of`.
 pub struct Alias {
     of: StorePath,
     aliases: Aliases,
 }
 
 impl Aliases {
-    /// Names `known` in place of `path`.
+    /// Shows `known` in place of `path`.
     pub fn add(&self, path: &StorePath, known: &StorePath) -> Alias {
         self.lock().insert(path.clone(), known.clone());
         Alias { of: path.clone(), aliases: self.clone() }
@@ -100,19 +100,19 @@ impl Drop for Alias {
 }
 
 impl Waiting {
-    /// For requests to this store (its URI).
+    /// Notices about requests to the store with this URI.
     pub fn new(messages: Messages, store: &str) -> Self {
         Self::with(messages, store, Typing::default(), Aliases::default())
     }
 
-    /// As [`Waiting::new`], where a request may have to wait for a person's password, or be about a path with an
-    /// alias.
+    /// As [`Waiting::new`], for requests that may wait for a person to type a password, or may concern a path
+    /// with an alias.
     pub fn with(messages: Messages, store: &str, typing: Typing, aliases: Aliases) -> Self {
         let state = format!("{store} hasn't answered");
         Self::telling(state, typing, aliases, move |notice| messages.warn(notice))
     }
 
-    /// For a program that has to open this pipe.
+    /// Notices that no program has opened this pipe yet.
     pub fn for_pipe(messages: Messages, pipe: &str) -> Self {
         let state = format!("no program has opened the pipe {pipe} for writing");
         Self::telling(state, Typing::default(), Aliases::default(), move |notice| messages.warn(notice))

@@ -94,7 +94,7 @@ fn get_does_not_replace_a_socket() {
     gateway.run_with(["put", "-", &gateway.uri("/f")], b"data", &[]).ok();
     let socket = gateway.dir.path().join("socket");
     let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    gateway.run(["get", "-f", &gateway.uri("/f"), "socket"]).fails(INVALID_ARGUMENT, "no regular file");
+    gateway.run(["get", "-f", &gateway.uri("/f"), "socket"]).fails(INVALID_ARGUMENT, "not a regular file");
     assert!(!socket.metadata().unwrap().is_file());
 }
 
@@ -160,7 +160,7 @@ fn a_failed_put_leaves_nothing() {
     gateway.run(["mkdir", &gateway.uri("/d")]).ok();
     std::fs::write(gateway.dir.path().join("f"), "x").unwrap();
     let other = gateway.uri("/other");
-    let missing = "/other: no directory /other; make it with mkdir -p";
+    let missing = "/other: no directory /other; create it with mkdir -p";
     gateway.run(["put", "f", "f", &other]).fails(NOT_FOUND, missing);
     gateway.run(["mv", &gateway.uri("/a"), &gateway.uri("/b"), &other]).fails(NOT_FOUND, missing);
     gateway.run(["get", &gateway.uri("/a"), &gateway.uri("/b"), "no"]).fails(NOT_FOUND, "no directory no;");

@@ -193,7 +193,7 @@ fn a_put_whose_gateway_dies_before_anything_is_visible_may_be_repeated() {
     assert_eq!(support::code(output.status), UNAVAILABLE, "{told}");
     assert!(told.lines().any(|line| line.starts_with("strait: put /f: ")), "{told}");
     let left = gateway.uri("/.strait-put-");
-    assert!(told.contains(&format!("a temporary file may be left: {left}")), "{told}");
+    assert!(told.contains(&format!("the temporary file {left} may remain")), "{told}");
     assert!(told.contains(&format!("; remove it with `strait rm {left}")), "{told}");
 }
 
@@ -288,11 +288,11 @@ fn what_listens_but_is_no_gateway_is_told_from_one() {
         std::io::Write::write_all(&mut client, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         listener
     });
-    strait(dir.path(), &["ls", &uri]).fails(UNAVAILABLE, "speaks HTTP, and is no Strait gateway");
+    strait(dir.path(), &["ls", &uri]).fails(UNAVAILABLE, "speaks HTTP, and isn't a Strait gateway");
     // The listener accepts no more connections, and sends nothing.
     let _listener = serving.join().unwrap();
     let since = std::time::Instant::now();
-    strait(dir.path(), &["ls", &uri]).fails(TIMED_OUT, "something else listens there");
+    strait(dir.path(), &["ls", &uri]).fails(TIMED_OUT, "another program listens there");
     assert!(since.elapsed() < std::time::Duration::from_secs(20), "{:?}", since.elapsed());
 }
 

@@ -77,8 +77,8 @@ fn put_of_a_tree_says_which_links_it_left_out_and_why() {
         symlink("nowhere", tree.join("dangling")).unwrap();
         let put = run(&["put", tree.to_str().unwrap(), &format!("{root}/copy")]);
         assert_eq!(put.code, INVALID_ARGUMENT, "{}", put.stderr);
-        assert_eq!(put.stderr.matches("left out: a link to a directory").count(), 2, "{}", put.stderr);
-        assert_eq!(put.stderr.matches("left out: a link that leads to no file").count(), 1, "{}", put.stderr);
+        assert_eq!(put.stderr.matches("skipped: a link to a directory").count(), 2, "{}", put.stderr);
+        assert_eq!(put.stderr.matches("skipped: a link that leads to no file").count(), 1, "{}", put.stderr);
         assert_eq!(std::fs::read(data.join("copy/alias")).unwrap(), b"secret");
         assert_eq!(data.join("copy").read_dir().unwrap().count(), 2);
     });
@@ -91,7 +91,7 @@ fn get_of_a_tree_says_which_links_it_left_out() {
         let copy = data.parent().unwrap().join("copy");
         let got = run(&["get", &format!("{root}/tree"), copy.to_str().unwrap()]);
         assert_eq!(got.code, INVALID_ARGUMENT, "{}", got.stderr);
-        assert_eq!(got.stderr.matches("left out: a link to a directory").count(), 2, "{}", got.stderr);
+        assert_eq!(got.stderr.matches("skipped: a link to a directory").count(), 2, "{}", got.stderr);
         assert_eq!(std::fs::read(copy.join("alias")).unwrap(), b"secret");
         assert_eq!(std::fs::read(copy.join("file")).unwrap(), b"content");
         assert_eq!(copy.read_dir().unwrap().count(), 2);

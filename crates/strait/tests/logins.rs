@@ -113,7 +113,7 @@ fn a_password_file_that_others_may_read_is_warned_of() {
     let gateway = Gateway::start(with_alice);
     secret_file(gateway.dir.path(), "open", "right", 0o644);
     let flags = ["--user", "alice", "--password-file", "open"];
-    let warning = "password file open: others may read or change it; run `chmod 600 open`";
+    let warning = "password file open: others can read or change it; run `chmod 600 open`";
     let open = gateway.run(flags.into_iter().chain(["ls", &gateway.uri("/")]));
     assert_eq!((open.code, open.stderr), (0, format!("strait: {warning}\n")));
     let (from, to) = (gateway.uri("/a"), gateway.uri("/b"));
@@ -142,7 +142,7 @@ fn an_empty_new_password_tells_its_sources() {
     let dir = tempfile::tempdir().unwrap();
     let mut passwd = command(dir.path());
     passwd.args(["passwd", "--file", "passwords", "bob"]).env("STRAIT_PASSWORD", "x");
-    Run::of(passwd, b"").fails(INVALID_ARGUMENT, "a line on standard input, which was empty");
+    Run::of(passwd, b"").fails(INVALID_ARGUMENT, "standard input is empty");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn sighup_has_passwords_and_certificates_read_anew() {
     gateway.process.signal(Signal::HUP);
     eventually("both are read", || {
         let log = gateway.process.log_tail();
-        log.contains("password file read anew") && log.contains("TLS certificates read anew")
+        log.contains("reread the changed password file") && log.contains("TLS certificates read anew")
     });
     assert!(gateway.process.try_wait().is_none());
     gateway.run_with(["--user", "alice", "ls", &gateway.uri("/")], b"", &[("STRAIT_PASSWORD", "right")]).ok();
@@ -257,7 +257,7 @@ fn sighup_ends_no_server() {
         assert!(process.try_wait().is_none());
     };
     let (mut up, _secrets) = up_with(&["alice"], &[]);
-    survives(&mut up.process, "password file read anew");
+    survives(&mut up.process, "reread the changed password file");
 
     let dir = tempfile::tempdir().unwrap();
     let address = || format!("127.0.0.1:{}", free_port());
@@ -289,7 +289,7 @@ fn log_with_certificate(days: i64, words: &str) -> String {
 fn the_start_up_block_tells_of_tls_and_of_a_certificate_that_ends() {
     let good = log_with_certificate(400, "anybody");
     assert!(good.contains("tls      as localhost, 127.0.0.1; the certificate expires in 399 days"), "{good}");
-    assert!(!good.contains("put another in its place"), "{good}");
+    assert!(!good.contains("replace its file"), "{good}");
     let soon = log_with_certificate(10, "WARN the TLS");
     assert!(soon.contains("expires in 9 days"), "{soon}");
     let today = log_with_certificate(1, "WARN the TLS");

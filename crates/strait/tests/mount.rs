@@ -286,7 +286,7 @@ fn signals_unmount_and_mistakes_are_told() {
         Run::of(command, b"")
     };
     let nowhere = home.path().join("nowhere");
-    run(&[&uri, nowhere.to_str().unwrap()]).fails(10, "make the directory first");
+    run(&[&uri, nowhere.to_str().unwrap()]).fails(10, "create the directory first");
     let place = fresh(home.path(), "place");
     let place = place.to_str().unwrap();
     run(&["--allow-other", &uri, place]).fails(2, "acts for one user");

@@ -205,7 +205,7 @@ fn a_file_that_another_one_replaced_is_not_read() {
     let by_fleet = fleet(gateway.dir.path(), &["a"], &replace);
     let replaced = gateway.run(words(&by_fleet, &["--split", "1k", &uri, "--", "cat"]));
     assert!(replaced.code > 0 && replaced.stdout.is_empty(), "{}", replaced.stderr);
-    assert!(replaced.stderr.contains("another file has taken its name"), "{}", replaced.stderr);
+    assert!(replaced.stderr.contains("another file has this name"), "{}", replaced.stderr);
 }
 
 /// A program for hosts, and a file that it reads.

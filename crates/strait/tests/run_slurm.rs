@@ -149,7 +149,7 @@ fn a_cancelled_jobs_commands_run_elsewhere_and_print_once() {
         (0, &*expected),
         "{told}"
     );
-    assert!(told.contains("n1") && told.contains("begin again elsewhere"), "{told}");
+    assert!(told.contains("n1") && told.contains("on other hosts"), "{told}");
 }
 
 #[test]

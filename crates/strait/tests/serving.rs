@@ -67,7 +67,7 @@ fn a_failed_start_is_one_clear_line() {
     let gateway = Gateway::over_files();
     let dir = gateway.dir.path();
     let taken = gateway.address.as_str();
-    strait(dir, &["up", "--listen", taken]).fails(BUSY, &format!("listen on {taken}: it is in use"));
+    strait(dir, &["up", "--listen", taken]).fails(BUSY, &format!("listen on {taken}: in use by another"));
     std::fs::write(dir.join("file"), "").unwrap();
     let below_a_file = strait(dir, &["up", "--listen", "127.0.0.1:0", "--data", "file/data"]);
     assert_ne!(below_a_file.code, 0);
@@ -171,7 +171,7 @@ fn what_else_keeps_a_store_away_is_logged_when_it_comes_up() {
     let _far = Process::spawn("far", far, gateway.dir.path()).unwrap();
     eventually("its log says so", || {
         let log = gateway.process.log_tail();
-        log.contains("ERROR") && log.contains("can't be opened") && log.contains("requires a login")
+        log.contains("ERROR") && log.contains("can't open the store") && log.contains("requires a login")
     });
 }
 
@@ -240,10 +240,10 @@ fn a_logout_makes_the_next_command_log_in_again() {
     gateway.run(["logout", "--user", "alice", &root]).ok();
     gateway.run(["--user", "alice", "ls", &root]).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
     gateway.run(["--user", "bob", "ls", &root]).ok();
-    gateway.run(["logout", "--user", "alice", &root]).fails(NOT_FOUND, "no login there is kept");
+    gateway.run(["logout", "--user", "alice", &root]).fails(NOT_FOUND, "this host has no login for it");
     gateway.run(["logout"]).ok();
     gateway.run(["--user", "bob", "ls", &root]).fails(UNAUTHENTICATED, "STRAIT_PASSWORD");
-    gateway.run(["logout", "file:///"]).fails(USAGE, "no gateway");
+    gateway.run(["logout", "file:///"]).fails(USAGE, "not a gateway");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn a_put_into_a_gateway_that_hangs_ends_and_names_what_may_be_left() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
     assert_eq!(code(output.status), 130, "{told}");
-    assert!(told.contains("temporary files may be left") && told.contains("/.strait-put-"), "{told}");
+    assert!(told.contains("temporary files may remain") && told.contains("/.strait-put-"), "{told}");
     gateway.process.signal(Signal::CONT);
 }
 

@@ -81,7 +81,7 @@ fn up_with_too_few_descriptors_names_the_minimum() {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]).arg(binary());
     shell.args(["up", "--data", "data", "--listen", &address]).current_dir(dir.path());
-    Run::of(shell, b"").fails(OTHER, "may open 64 files, and needs 256");
+    Run::of(shell, b"").fails(OTHER, "can open only 64 files, and needs 256");
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 

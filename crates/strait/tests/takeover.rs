@@ -164,5 +164,5 @@ fn a_process_in_the_background_takes_a_mount_over() {
     assert_eq!(ended(&mut mounted.process), 0, "{}", mounted.process.log_tail());
     assert_eq!(fs::read_to_string(mounted.path("f")).unwrap(), "text");
     assert!(Command::new("umount").arg(&mounted.place).status().unwrap().success());
-    Run::of(mounted.command(&["--take-over"]), b"").fails(10, "no strait mount is there");
+    Run::of(mounted.command(&["--take-over"]), b"").fails(10, "no Strait store is mounted there");
 }

@@ -68,7 +68,7 @@ fn a_gateway_that_asks_who_is_there_is_shown_a_certificate() {
     let (certificate, key) = (stranger.certificate.display().to_string(), stranger.key.display().to_string());
     let identity = ["--client-cert", &certificate, "--client-key", &key];
     let run = gateway.run(["--tls-ca", "ca.pem"].into_iter().chain(identity).chain(["ls", &uri]));
-    run.fails(UNAUTHENTICATED, "doesn't take our client certificate");
+    run.fails(UNAUTHENTICATED, "doesn't accept our client certificate");
     let (mine, strange) = (me.certificate.display().to_string(), stranger.key.display().to_string());
     let mixed =
         gateway.run(["--tls-ca", "ca.pem", "--client-cert", &mine, "--client-key", &strange, "ls", &uri]);

@@ -82,7 +82,7 @@ fn nothing_moves_between_two_stores() {
     let gateway = two_stores();
     gateway.run_with(["put", "-", &gateway.uri("/f")], b"x", &[]).ok();
     let run = gateway.run(["mv", &gateway.uri("/f"), &gateway.uri("/@lab/f")]);
-    run.fails(USAGE, "are two stores; copy with get and put");
+    run.fails(USAGE, "are different stores; copy with get and put");
     assert!(run.stderr.contains("/@lab"), "{}", run.stderr);
     assert!(gateway.data().join("f").exists());
 }

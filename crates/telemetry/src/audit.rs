@@ -15,13 +15,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The writer gathers lines for this time and writes them together. A crash may lose the latest
-/// ones.
+/// The writer gathers lines for this time and writes them together. A crash of the process can lose
+/// the lines that it has gathered.
 const GATHER: Duration = Duration::from_millis(50);
-/// Buffer of lines to be written. If it is full, callers wait, so that a flood can't hide its own
+/// Buffer of lines to be written. If it is full, callers wait, so a flood of requests can't displace
 /// records. It holds half a second's lines at 50,000 operations a second.
 const BUFFER_BYTES: usize = 4 << 20;
-/// From this size on, the writer writes at once.
+/// With this many buffered bytes, the writer writes at once, without waiting for `GATHER`.
 const MUCH_BYTES: usize = BUFFER_BYTES / 4;
 
 /// One operation. It must hold no keys, tokens or contents.
@@ -39,17 +39,17 @@ pub struct Record<'a> {
     pub path: &'a str,
     /// A second path, such as a rename's target.
     pub target: Option<&'a str>,
-    /// Whether the user's rights let it through.
+    /// Whether the user had the permission for it.
     pub allowed: bool,
     /// The error, if it failed.
     pub error: Option<&'a str>,
 }
 
-/// A file that a thread of its own appends records to. If the file is renamed, as logrotate does,
-/// the thread makes a new one in its place.
+/// An audit log. A dedicated thread appends the records to the file. If the file is renamed, as
+/// logrotate does, the thread makes a new one in its place.
 ///
-/// A line has the fields of HDFS's audit log, key by key, separated by tabs, so tools for one can read
-/// the other. `callerContext` is the request's number. `error`, at the end, is our own.
+/// A line has the same keys as HDFS's audit log, separated by tabs, so tools for that log can read
+/// this one. `callerContext` is the request's number. `error`, at the end, is an addition to HDFS's keys.
 #[derive(Debug)]
 pub struct AuditLog {
     shared: Arc<Shared>,
@@ -59,7 +59,7 @@ pub struct AuditLog {
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// Wakes the writer: there is a first line, or much to write.
+    /// Wakes the writer: there is a first line, or [`MUCH_BYTES`] to write.
     news: Condvar,
     /// Wakes callers that wait for room.
     room: Condvar,
@@ -105,7 +105,7 @@ impl AuditLog {
         });
     }
 
-    /// Writes the number of records, and the number of those that couldn't be written to the file.
+    /// Adds two counts to the page: all records, and those that couldn't be written to the file.
     pub fn write(&self, page: &mut Page, of: &[(&str, &str)]) {
         let lines = self.shared.lines.load(Ordering::Relaxed);
         page.number("strait_audit_records_total", Kind::Counter, "Audit records.", of, lines);
@@ -193,8 +193,8 @@ impl Record<'_> {
     }
 }
 
-/// Escapes characters that would end a line or a field: the users whom the log records choose these
-/// names.
+/// Escapes characters that would end a line or a field. Users choose these names, and could forge
+/// records otherwise.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -209,7 +209,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Formats times, again only each second: formatting takes longer than the rest of a record.
+/// Formats times. It keeps the text of the current second, since formatting that takes longer than the
+/// rest of a record.
 #[derive(Debug)]
 struct Clock {
     second: i64,
@@ -230,7 +231,7 @@ impl Clock {
     }
 }
 
-/// The file, and whether its last line is whole.
+/// The file. `torn` is true after a failed write, which may have left an incomplete line.
 #[derive(Debug)]
 struct Output {
     path: PathBuf,

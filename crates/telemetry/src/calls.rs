@@ -6,11 +6,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Counts the calls of one server, operation by operation; its memory is 2 KiB for each.
+/// Counts the calls of one server by operation, with 2 KiB of memory per operation.
 #[derive(Debug)]
 pub struct Calls {
     operations: Vec<(&'static str, Histogram)>,
-    /// Operations that have no name here, such as those of newer callers.
+    /// All calls of operations that aren't in `operations`, such as those that only newer callers know.
     others: Histogram,
     slow_from: Duration,
     slow: Seldom,
@@ -24,8 +24,8 @@ impl Calls {
         Self { operations, others: Histogram::default(), slow_from, slow: Seldom::new() }
     }
 
-    /// Counts a call. It evaluates `about` only if the call was slow, and then logs it, unless many
-    /// others were slow in the same second.
+    /// Counts a call. Logs a slow call with the text of `about`, which is evaluated only then. If many
+    /// calls are slow in the same second, the log omits some of them.
     pub fn note(
         &self,
         operation: usize,
@@ -61,7 +61,7 @@ impl Calls {
     }
 }
 
-/// A request's number, or a mark that there is none.
+/// Shows a request's number, or `-` if there is none.
 pub(crate) struct Shown(pub(crate) Option<RequestId>);
 
 impl fmt::Display for Shown {

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Upper bounds are powers of two, in microseconds: from one to 67 seconds, and a last bucket for
-/// longer ones. Finer bounds would tell little more, and cost memory for each operation.
+/// Number of buckets with an upper bound. The bounds are powers of two, from 1 µs to 67 s. One more
+/// bucket takes longer durations. Finer bounds would tell little more, and cost memory for each operation.
 pub(crate) const BOUNDED: usize = 27;
 const BUCKETS: usize = BOUNDED + 1;
-/// Number of copies that threads spread over. If all workers wrote to one cache line, this would
-/// cost each call more than the rest of counting it.
+/// Number of copies of the counters, over which the threads are distributed. If all threads wrote to
+/// one cache line, this would cost each call more than the rest of counting it.
 const SHARDS: usize = 8;
 
 /// Counts of durations, in buckets.
@@ -27,7 +27,8 @@ struct Shard {
     errors: AtomicU64,
 }
 
-/// A snapshot of the counts. Other threads count meanwhile, so the sum may lag behind by a call.
+/// A snapshot of the counts. Other threads count while it is taken, so `sum_us` may lack calls that
+/// `buckets` has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) buckets: [u64; BUCKETS],
@@ -59,13 +60,13 @@ impl Histogram {
     }
 }
 
-/// The first bucket whose bound isn't below the duration.
+/// The first bucket whose upper bound is at least the duration.
 fn bucket(took_us: u64) -> usize {
     let powers = u64::BITS - took_us.saturating_sub(1).leading_zeros();
     (powers as usize).min(BOUNDED)
 }
 
-/// This thread's copy.
+/// The index of this thread's copy of the counters.
 fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -16,7 +16,8 @@ pub enum Kind {
     Gauge,
 }
 
-/// A page being written. The lines of one name stay together, in any order of calls.
+/// A page under construction. It keeps the lines of each metric together, whatever the order in which
+/// they are added.
 #[derive(Debug, Default)]
 pub struct Page(BTreeMap<&'static str, Family>);
 
@@ -49,7 +50,7 @@ impl Page {
 
     /// Adds latencies and errors of one operation.
     pub(crate) fn calls(&mut self, of: &[(&str, &str)], counts: &Counts) {
-        const HELP: &str = "How long the answering server works on a call.";
+        const HELP: &str = "Time that the answering server works on a call.";
         let mut line = |suffix, of: &[(&str, &str)], value: &dyn fmt::Display| {
             self.line(CALLS, "histogram", HELP, suffix, of, value);
         };

@@ -1,4 +1,4 @@
-//! Limits warnings that strangers cause, so that they don't fill a disk.
+//! Limits the number of warnings that clients can cause, so that the log doesn't fill a disk.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,13 +30,13 @@ impl Seldom {
         Self(Mutex::new(Second { began: None, written: 0, left_out: 0 }))
     }
 
-    /// The number of warnings left out since the last, if one may be written now.
+    /// If a warning may be written now: the number of warnings that were left out since the previous one.
     pub fn may_write(&self) -> Option<u64> {
         self.may_write_at(Instant::now())
     }
 
     fn may_write_at(&self, now: Instant) -> Option<u64> {
-        // Counts only: every critical section leaves them whole.
+        // A poisoned lock is harmless: the counts are valid after each statement.
         let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if second.began.is_none_or(|began| now.duration_since(began) >= Duration::from_secs(1)) {
             second.began = Some(now);

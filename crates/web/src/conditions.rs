@@ -4,7 +4,7 @@ use crate::{Malformed, malformed};
 use httpdate::parse_http_date;
 use std::time::{Duration, SystemTime};
 
-/// Most tags of one list; programs send one.
+/// Most tags of one list; programs usually send one.
 const MAX_TAGS: usize = 64;
 /// A modification time of whole seconds tells two states apart only if it is this old (section 8.8.2.2).
 const STRONG_AFTER: Duration = Duration::from_secs(1);
@@ -136,8 +136,8 @@ impl Conditions {
         }
     }
 
-    /// Whether to send only the range: by `If-Range`, the client's other parts are of this state.
-    /// `now` tells whether a date is exact enough.
+    /// Whether to send only the range. If `If-Range` doesn't match this state, the client has parts of
+    /// another state, and needs the whole file. With `now`, it checks whether a date is old enough.
     pub fn allow_range(&self, current: &State, now: SystemTime) -> bool {
         match &self.range {
             None => true,
@@ -178,7 +178,7 @@ impl Tags {
             match rest.strip_prefix(',') {
                 Some(after) => rest = after.trim_start_matches(BETWEEN),
                 None if rest.is_empty() => {}
-                None => return malformed("a comma separates a condition's tags"),
+                None => return malformed("a condition's tags must be separated by commas"),
             }
         }
         match tags.is_empty() {
@@ -197,7 +197,7 @@ impl Tags {
 }
 
 impl Tag {
-    /// The tag that a text begins with, and the rest.
+    /// The tag that a text begins with, and the text after it.
     fn take(text: &str) -> Option<(Self, &str)> {
         let (weak, quoted) = match text.strip_prefix("W/") {
             Some(rest) => (true, rest),

@@ -1,4 +1,4 @@
-//! Parses the parts of HTTP requests that the gateway's faces over HTTP need.
+//! Parses the parts of HTTP requests that the gateway's HTTP interfaces need.
 //!
 //! ```text
 //!   GET … Content-Length: 5          Framing         ─→ where heads and bodies end

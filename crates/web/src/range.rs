@@ -7,7 +7,7 @@ use crate::{Malformed, malformed, number};
 pub enum Range {
     /// From a first byte to a last one, or to the end.
     From(u64, Option<u64>),
-    /// The last bytes of the file: this many.
+    /// This many bytes at the end of the file.
     Last(u64),
 }
 
@@ -16,7 +16,7 @@ pub enum Range {
 pub enum Part {
     /// From the first number up to, but without, the second; at least one byte.
     Bytes(u64, u64),
-    /// The range begins after the file's end.
+    /// The range has no byte of the file.
     None,
 }
 
@@ -39,7 +39,7 @@ impl Range {
         }
     }
 
-    /// The part of a file of this length.
+    /// The part that the range has of a file of this length.
     pub fn of(self, length: u64) -> Part {
         let (from, to) = match self {
             Self::From(first, last) => {

@@ -3,14 +3,14 @@
 use crate::{Malformed, malformed, number};
 use std::fmt::Write;
 
-/// Most parameters of a query; the longest documented one has seven.
+/// Most parameters of a query; the longest documented query has seven.
 const MAX_PARAMETERS: usize = 32;
 
-/// The bytes of a path, each `%XX` decoded once. Refuses an encoded slash, which would make two names
-/// of one, and NUL, which no name in a store has.
+/// The bytes of a path, each `%XX` decoded once. Refuses an encoded slash, which would split one name
+/// into two, and a NUL byte, which no name in a store has.
 ///
 /// # Errors
-/// For these two, and for a `%` that isn't followed by two hexadecimal digits.
+/// The path has an encoded slash, a NUL byte, or a `%` that isn't followed by two hexadecimal digits.
 pub fn path(raw: &str) -> Result<Vec<u8>, Malformed> {
     let bytes = decode(raw.as_bytes(), false)?;
     if bytes.contains(&0) {
@@ -20,11 +20,11 @@ pub fn path(raw: &str) -> Result<Vec<u8>, Malformed> {
     let slashes = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'/').count();
     match slashes(&bytes) == slashes(raw.as_bytes()) {
         true => Ok(bytes),
-        false => malformed("the path has an encoded slash (%2F), which no name has"),
+        false => malformed("the path has an encoded slash (%2F); names can't contain a slash"),
     }
 }
 
-/// A path as a target: encodes every byte that a target may not contain as it is.
+/// A path as a target: encodes every byte that must not stand in a target unencoded.
 pub fn encode_path(path: &str) -> String {
     let mut target = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -60,8 +60,8 @@ fn decode(raw: &[u8], plus_is_space: bool) -> Result<Vec<u8>, Malformed> {
     Ok(bytes)
 }
 
-/// The parameters of a target's query. A request names each once, and none that its resource lacks: a
-/// mistyped `overwrite` must not be ignored.
+/// The parameters of a target's query. A repeated or unknown parameter is an error, since a mistyped
+/// `overwrite` must not be ignored.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
@@ -86,16 +86,17 @@ impl Query {
         Ok(Self(parameters))
     }
 
-    /// Takes a parameter out.
+    /// Removes a parameter and returns its value.
     pub fn take(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.swap_remove(at).1)
     }
 
-    /// Takes a number out. Its maximum is that of an i64, since Thrift and HDFS count in those.
+    /// Removes a parameter and returns its value as a number. The maximum is that of an i64, since
+    /// Thrift and HDFS use these.
     ///
     /// # Errors
-    /// If it isn't a decimal number, or is larger.
+    /// The value isn't a decimal number, or is above the maximum.
     pub fn number(&mut self, name: &str) -> Result<Option<u64>, Malformed> {
         let Some(text) = self.take(name) else { return Ok(None) };
         let invalid =
@@ -103,10 +104,11 @@ impl Query {
         number(&text).filter(|number| i64::try_from(*number).is_ok()).ok_or_else(invalid).map(Some)
     }
 
-    /// Takes a switch out: absent is false, and `?name` alone is true.
+    /// Removes a parameter and returns its value as a bool: false if it is absent, true for `?name`
+    /// without a value.
     ///
     /// # Errors
-    /// If it is neither `true` nor `false`.
+    /// The value is neither `true` nor `false`.
     pub fn switch(&mut self, name: &str) -> Result<bool, Malformed> {
         match self.take(name).as_deref() {
             None | Some("false") => Ok(false),
@@ -115,10 +117,10 @@ impl Query {
         }
     }
 
-    /// Refuses parameters that nobody took.
+    /// Checks that no parameter is left. Call it after taking all parameters that the resource has.
     ///
     /// # Errors
-    /// It names one of them.
+    /// A parameter is left; the message names it.
     pub fn end(&self) -> Result<(), Malformed> {
         match self.0.first() {
             None => Ok(()),

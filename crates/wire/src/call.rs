@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Longest method name accepted; the longest of the interface has 17 bytes.
+/// Longest method name accepted; the interface's longest name has 17 bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// The version of the JSON protocol.
@@ -132,7 +132,7 @@ pub trait Method {
     type Args: Struct;
     /// The result of a successful call.
     type Success: Value;
-    /// The declared exception; [`NoException`] if there is none.
+    /// The declared exception; [`NoException`] if the method declares none.
     type Exception: Struct;
 
     /// Encodes a call.
@@ -278,7 +278,7 @@ impl ApplicationError {
 
 /// The arguments of one of DfsV2's methods.
 pub trait Timed: Struct {
-    /// Sets after how many milliseconds the client gives the call up.
+    /// Sets the number of milliseconds after which the client stops waiting for the reply.
     fn set_deadline_ms(&mut self, ms: Option<i32>);
 }
 
@@ -351,7 +351,8 @@ macro_rules! interface {
             /// Names of all methods.
             pub const METHODS: &'static [&'static str] = &[$($l_name,)* $($name,)*];
 
-            /// After how many milliseconds the client gives the call up, if it says so.
+            /// The number of milliseconds after which the client stops waiting for the reply, if it
+            /// sends this number.
             pub fn deadline_ms(&self) -> Option<i32> {
                 match self {
                     $(Self::$variant(request) => request.deadline_ms,)*
@@ -377,7 +378,7 @@ macro_rules! interface {
         }
 
         /// Name, arguments, success and exception of each method, as the IDL
-        /// spells them; for the test that compares the two.
+        /// spells them; for the test that compares this file with the IDL.
         #[doc(hidden)]
         pub fn schema() -> Vec<(&'static str, Vec<crate::FieldSchema>, String, &'static str)> {
             vec![

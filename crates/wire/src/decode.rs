@@ -70,7 +70,7 @@ type Result<T> = std::result::Result<T, DecodeError>;
 pub struct Decoder {
     protocol: Protocol,
     bytes: Bytes,
-    /// Compact: the last field's id in each open struct. JSON: 0 before a struct's first field.
+    /// Compact: the previous field's id in each open struct. JSON: 0 before a struct's first field, then 1.
     last_ids: Vec<i16>,
     /// Compact: a bool that came with its field's header.
     pending_bool: Option<bool>,
@@ -94,7 +94,7 @@ fn zigzag(value: u64) -> i64 {
 }
 
 impl Decoder {
-    /// A punctuation mark of JSON.
+    /// Reads a punctuation mark of JSON.
     pub(crate) fn mark(&mut self, mark: u8) -> Result<()> {
         json::expect(&mut self.bytes, mark)
     }
@@ -146,7 +146,7 @@ impl Decoder {
         if self.protocol == Protocol::Json {
             return Ok(json::integer(&mut self.bytes)? != 0);
         }
-        // A list's bools are bytes: 1 is true on both wires.
+        // In a list, a bool is a byte. 1 is true in the binary protocols and the compact one.
         Ok(self.byte()? == 1)
     }
 
@@ -244,7 +244,8 @@ impl Decoder {
         Ok(Some((id, kind)))
     }
 
-    /// JSON: also ends the object around the field before, and the message after its struct.
+    /// As `field_begin`, for JSON. Also reads the bracket that ends the previous field's object, and the
+    /// one that ends the message after its outermost struct.
     fn json_field_begin(&mut self) -> Result<Option<(i16, TType)>> {
         let first = match self.last_ids.last_mut() {
             Some(last) => std::mem::replace(last, 1) == 0,
@@ -274,18 +275,18 @@ impl Decoder {
         Ok(Some((id, kind)))
     }
 
-    /// Before each element of a list.
+    /// Call it before each element of a list: JSON has a comma there.
     pub(crate) fn element(&mut self) -> Result<()> {
         if self.protocol == Protocol::Json { json::expect(&mut self.bytes, b',') } else { Ok(()) }
     }
 
-    /// After the last element of a list.
+    /// Call it after the last element of a list: JSON has a bracket there.
     pub(crate) fn list_end(&mut self) -> Result<()> {
         if self.protocol == Protocol::Json { json::expect(&mut self.bytes, b']') } else { Ok(()) }
     }
 
-    /// A list's (or set's) element type and count. The count is checked against the remaining
-    /// bytes, so callers may allocate by it.
+    /// A list's (or set's) element type and count. The count is at most the number of remaining bytes, so
+    /// callers may allocate by it.
     pub(crate) fn list_begin(&mut self) -> Result<(TType, usize)> {
         if self.protocol == Protocol::Json {
             json::expect(&mut self.bytes, b'[')?;

@@ -72,7 +72,7 @@ wire_structs! {
         4 addresses: Vec<String>,
         5 corrupt: bool,
     }
-    /// The limits a server keeps.
+    /// The limits that a server enforces.
     Limits {
         1 max_chunk_bytes: i32,
         2 max_message_bytes: i32,

@@ -28,7 +28,7 @@ impl Encoded {
         self.segments.is_empty()
     }
 
-    /// All pieces in one; copies.
+    /// Copies all pieces into one.
     pub fn to_bytes(&self) -> Bytes {
         self.segments.concat().into()
     }
@@ -38,12 +38,12 @@ impl Encoded {
 #[derive(Debug)]
 pub struct Encoder {
     wire: Wire,
-    /// The first segment, kept open for the frame's length.
+    /// The first segment. It stays mutable, since `finish` writes the frame's length into it.
     first: Option<BytesMut>,
     /// The other finished segments.
     segments: Vec<Bytes>,
     head: BytesMut,
-    /// Compact: the last field's id in each open struct. JSON: 0 before a struct's first field.
+    /// Compact: the previous field's id in each open struct. JSON: 0 before a struct's first field, then 1.
     last_ids: Vec<i16>,
     /// Compact: the id of a bool field whose header waits for its value.
     pending_bool: Option<i16>,
@@ -138,7 +138,7 @@ impl Encoder {
         match self.wire.protocol {
             Protocol::Binary | Protocol::Unversioned => self.head.put_u32(length as u32),
             Protocol::Compact => self.varint(length as u64),
-            Protocol::Json => {} // the quotes bound it
+            Protocol::Json => {} // a quote ends the string
         }
     }
 
@@ -188,7 +188,7 @@ impl Encoder {
         let last = self.last_ids.pop();
         match self.wire.protocol {
             Protocol::Json if last == Some(0) => self.head.put_u8(b'}'),
-            Protocol::Json => self.head.put_slice(b"}}"), // its last field's object, too
+            Protocol::Json => self.head.put_slice(b"}}"), // ends the last field's object, too
             _ => self.head.put_u8(0),
         }
     }
@@ -244,14 +244,14 @@ impl Encoder {
         }
     }
 
-    /// Before each element of a list.
+    /// Call it before each element of a list: JSON has a comma there.
     pub(crate) fn element(&mut self) {
         if self.wire.protocol == Protocol::Json {
             self.head.put_u8(b',');
         }
     }
 
-    /// After the last element of a list.
+    /// Call it after the last element of a list: JSON has a bracket there.
     pub(crate) fn list_end(&mut self) {
         if self.wire.protocol == Protocol::Json {
             self.head.put_u8(b']');

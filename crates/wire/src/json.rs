@@ -29,8 +29,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Deepest nesting of brackets in a message. A struct within a struct takes two levels, and a list of
 /// structs one more.
 const MAX_BRACKETS: u32 = 128;
-/// Deepest nesting within a skipped value. The other levels are left to the fields around it: the
-/// decoder must not accept a message that the scanner refuses.
+/// Deepest nesting within a skipped value. The remaining levels are for the fields around it, so that
+/// the decoder accepts no message that the scanner refuses.
 const MAX_SKIPPED_BRACKETS: u32 = 96;
 /// Longest number: an i64 has 20 bytes, and a double of full precision 24.
 const MAX_NUMBER_BYTES: usize = 32;

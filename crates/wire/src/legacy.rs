@@ -1,11 +1,11 @@
 //! The messages of `DfsService`, both generations of 2009.
 //!
-//! Programs up to 0.5 send no ClientHandle with open, close, read and write. Both handles are `{1:
-//! i64}`, so the absence of a handle in field 2 tells the generation. [`ReadArgs::handles`] and its
-//! equivalents give both handles in either case. The types of the other fields tell the forms of the
-//! early generation apart:
+//! Programs up to version 0.5 send no ClientHandle with open, close, read and write. ClientHandle and
+//! DfsHandle are both `{1: i64}`, so the absence of a handle in field 2 shows the early generation.
+//! [`ReadArgs::handles`] and its equivalents give both handles in either case. The early generation
+//! has two forms, which differ in the types of the other fields:
 //!
-//! | call | released 0.5.4 | the report, and its text read literally |
+//! | call | release 0.5.4 | technical report TR-09-03, read literally |
 //! |---|---|---|
 //! | open | 1 string, 2 i16 | the same |
 //! | close | 1 handle | the same |
@@ -31,7 +31,7 @@ wire_structs! {
         8 group: String,
         9 path: String,
     }
-    /// A session; negative if init failed.
+    /// A session. Its id is negative if `init` failed.
     ClientHandle {
         1 id: i64,
     }
@@ -58,7 +58,7 @@ wire_structs! {
     ClientArgs {
         1 ch: ClientHandle,
     }
-    /// Arguments of `closeDfs`; the report's clients send a handle.
+    /// Arguments of `closeDfs`. Only clients of TR-09-03 send a handle.
     CloseDfsArgs {
         1 ch: ClientHandle,
     }
@@ -112,8 +112,8 @@ wire_structs! {
     }
 }
 
-/// The session and the file that a call names. A call of generation 0.5 names no session and uses the
-/// connection's own.
+/// The ids of the session and of the file that a call names. A call of generation 0.5 names no session
+/// and uses the connection's own.
 fn handles(ch: &Option<ClientHandle>, dh: &Option<DfsHandle>) -> (Option<i64>, Option<i64>) {
     let first = ch.as_ref().and_then(|handle| handle.id);
     match dh {
@@ -125,7 +125,7 @@ fn handles(ch: &Option<ClientHandle>, dh: &Option<DfsHandle>) -> (Option<i64>, O
 macro_rules! both_generations {
     ($($name:ident)*) => {$(
         impl $name {
-            /// The session's id and the file's. Without a session's id, the call is for the
+            /// The ids of the session and of the file. Without a session's id, the call is for the
             /// connection's own session.
             pub fn handles(&self) -> (Option<i64>, Option<i64>) {
                 handles(&self.ch, &self.dh)
@@ -146,8 +146,8 @@ fn early_open(args: &mut OpenArgs, id: i16, found: TType, from: &mut Decoder) ->
     Ok(true)
 }
 
-/// `read(1: handle, 2: offset, 3: length)`. Its field 3 is the offset of the other forms, unless an
-/// offset was read already.
+/// `read(1: handle, 2: offset, 3: length)`. In the other forms, field 3 is the offset. So field 3 counts
+/// as the offset until field 2 has been read.
 fn early_read(args: &mut ReadArgs, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
     let alone = args.dh.is_none();
     match (id, found) {
@@ -166,8 +166,8 @@ fn early_read(args: &mut ReadArgs, id: i16, found: TType, from: &mut Decoder) ->
     Ok(true)
 }
 
-/// `write(1: handle, 2: data, 3: offset, 4: length)`. Its field 4 is the offset of the other forms,
-/// unless an offset was read already.
+/// `write(1: handle, 2: data, 3: offset, 4: length)`. In the other forms, field 4 is the offset. So
+/// field 4 counts as the offset until an i64 in field 3 has been read.
 fn early_write(args: &mut WriteArgs, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
     let alone = args.dh.is_none();
     match (id, found) {

@@ -65,7 +65,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// All of them.
+    /// All combinations of protocol and framing.
     pub const ALL: [Self; 8] = [
         Self { protocol: Protocol::Binary, framed: true },
         Self { protocol: Protocol::Binary, framed: false },
@@ -104,14 +104,14 @@ impl TType {
             .find(|kind| *kind as u8 == code)
     }
 
-    /// The type behind a compact code; both codes of bool give `Bool`.
+    /// The type that has this code in the compact protocol. `Bool` has two codes, 1 and 2.
     fn from_compact(code: u8) -> Option<Self> {
         use TType::*;
         const BY_CODE: [TType; 12] = [Bool, Bool, I8, I16, I32, I64, Double, String, List, Set, Map, Struct];
         BY_CODE.get(usize::from(code).checked_sub(1)?).copied()
     }
 
-    /// The compact code; for bool the code of `true`, which is also the
+    /// The type's code in the compact protocol. For `Bool` it is the code of `true`, which is also the
     /// element type of a list of bools.
     fn compact(self) -> u8 {
         use TType::*;

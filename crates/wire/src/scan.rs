@@ -35,14 +35,14 @@ pub struct Scanner {
     position: usize,
     header_done: bool,
     stack: Vec<Level>,
-    /// JSON alone.
+    /// Used for JSON only.
     brackets: Brackets,
 }
 
 #[derive(Debug)]
 enum Level {
     Struct {
-        /// The type of a field whose header was read, but not yet its value.
+        /// The type of the current field, if its header has been read and its value hasn't.
         field: Option<TType>,
     },
     /// List or set.
@@ -67,7 +67,8 @@ impl From<DecodeError> for Stop {
     }
 }
 
-/// For steps of the other protocols: [`json`] finds the end of a JSON message.
+/// The error of steps that are only for the other protocols. It can't occur, since [`json`] finds the
+/// end of a JSON message.
 const NOT_WALKED: DecodeError = DecodeError::Malformed("a JSON message among binary ones");
 
 type Step<T> = std::result::Result<T, Stop>;

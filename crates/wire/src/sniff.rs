@@ -25,10 +25,11 @@ pub(crate) const COMPACT_FIRST: u8 = 0x82;
 /// First byte of a JSON message, an array.
 const JSON_FIRST: u8 = b'[';
 
-/// Distinguishes the wires. A framed wire begins with a frame's length. Messages are far below 16
-/// MiB × 256, so its first byte never looks like another protocol's, and byte five shows the
-/// encoding inside. An unversioned message begins with the length of its method's name, whose high
-/// bytes are 0: unframed, byte five is the name's first letter; framed, it is such a 0.
+/// Distinguishes the wires. A framed wire begins with a frame's length. Messages are far shorter than
+/// 352 MiB (0x16 << 24 bytes), so the length's first byte never equals another protocol's first byte.
+/// Byte five then shows the encoding inside. An unversioned message begins with the length of its
+/// method's name, whose high bytes are 0. So byte five is the name's first letter if the wire is
+/// unframed, and 0 if it is framed.
 pub fn sniff(first: &[u8]) -> Sniff {
     let thrift = |protocol, framed| Sniff::Thrift(Wire { protocol, framed });
     match first {

@@ -10,7 +10,7 @@ type Result<T> = std::result::Result<T, DecodeError>;
 pub trait Value: Sized {
     /// Its type on the wire.
     const TYPE: TType;
-    /// Its type as the IDL spells it, for the test that compares the two.
+    /// Its type as the IDL spells it, for the test that compares this crate with the IDL.
     fn idl() -> String;
     /// Encodes it.
     fn write(&self, to: &mut Encoder);
@@ -18,7 +18,7 @@ pub trait Value: Sized {
     fn read(from: &mut Decoder) -> Result<Self>;
 }
 
-/// One field as the IDL has it.
+/// One field as the IDL declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldSchema {
     /// Id.
@@ -273,8 +273,8 @@ macro_rules! wire_structs {
     )*};
 }
 
-/// The second token if there is one, else the first. The second is a field's name in the IDL if Rust
-/// reserves that word.
+/// The second token if there is one, else the first. A field has a second token if Rust reserves the
+/// field's name in the IDL.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! or_literal {

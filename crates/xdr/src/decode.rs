@@ -5,8 +5,8 @@ use crate::nesting::Nesting;
 use crate::{DecodeError, Opaque, Problem, Text};
 use bytes::{Buf, Bytes};
 
-/// A value of a type that an interface declares. `'m` is the message's lifetime,
-/// if the value borrows from it.
+/// A value of a type that an interface declares. If the value borrows from the message, `'m` is the message's
+/// lifetime.
 pub trait Decode<'m>: Sized {
     /// Decodes the value from the remaining bytes.
     ///
@@ -15,7 +15,7 @@ pub trait Decode<'m>: Sized {
     fn decode(from: &mut Decoder<'m>) -> Result<Self, DecodeError>;
 }
 
-/// Decodes one value, which is the whole message and borrows from it.
+/// Decodes one value, which must be the whole message. The value borrows from the message.
 ///
 /// # Errors
 /// The message isn't such a value, or continues after it.
@@ -23,7 +23,7 @@ pub fn from_bytes<'m, T: Decode<'m>>(message: &'m [u8]) -> Result<T, DecodeError
     Decoder::new(message).whole(T::decode)
 }
 
-/// Decodes one value, which is the whole message and shares its memory.
+/// Decodes one value, which must be the whole message. The value shares the message's memory.
 ///
 /// # Errors
 /// The errors of [`from_bytes`].
@@ -58,10 +58,10 @@ impl<'m> Decoder<'m> {
         Decoder { length: message.len(), rest: Rest::Shared(message), nesting: Nesting::default() }
     }
 
-    /// Decodes the whole rest by `decode`.
+    /// Decodes all remaining bytes by `decode`.
     ///
     /// # Errors
-    /// The error of `decode`, or bytes follow.
+    /// The error of `decode`, or [`Problem::Trailing`] if it leaves bytes.
     pub fn whole<T>(mut self, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
         let value = decode(&mut self)?;
         match self.remaining() {
@@ -78,7 +78,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// An error at the present position.
+    /// An error at the current position.
     pub fn error(&self, problem: Problem) -> DecodeError {
         DecodeError { problem, offset_bytes: self.length - self.remaining() }
     }
@@ -86,7 +86,7 @@ impl<'m> Decoder<'m> {
     /// `int`, `long`.
     ///
     /// # Errors
-    /// The message ends too early. All methods below can fail so.
+    /// The message ends too early. All methods below can return this error.
     pub fn i32(&mut self) -> Decoded<i32> {
         self.take().map(i32::from_be_bytes)
     }
@@ -166,7 +166,7 @@ impl<'m> Decoder<'m> {
     /// `bool`.
     ///
     /// # Errors
-    /// As [`Decoder::i32`], or neither 0 nor 1.
+    /// As [`Decoder::i32`], or the value is neither 0 nor 1.
     pub fn bool(&mut self) -> Decoded<bool> {
         match self.u32()? {
             0 => Ok(false),
@@ -175,7 +175,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// `opaque[N]`, copied: the generator keeps these small.
+    /// `opaque[N]`, copied: frpcgen uses this only for small arrays.
     ///
     /// # Errors
     /// As [`Decoder::i32`], or the padding isn't zero.
@@ -199,7 +199,7 @@ impl<'m> Decoder<'m> {
     /// `opaque<limit>`.
     ///
     /// # Errors
-    /// As [`Decoder::opaque_array`], or longer than `limit` bytes.
+    /// As [`Decoder::opaque_array`], or the opaque is longer than `limit` bytes.
     pub fn opaque(&mut self, limit: u32) -> Decoded<Opaque<'m>> {
         let length = self.length(limit)?;
         self.opaque_exact(length)
@@ -213,10 +213,10 @@ impl<'m> Decoder<'m> {
         self.opaque(limit).map(Text::from_opaque)
     }
 
-    /// `T items<limit>`. `decode` decodes each item, of at least `item_bytes` bytes.
+    /// `T items<limit>`. `decode` decodes each item, which has at least `item_bytes` bytes.
     ///
     /// # Errors
-    /// More than `limit` items, more than the message can hold, or the error of `decode`.
+    /// There are more items than `limit` or than the remaining bytes can have, or the error of `decode`.
     pub fn list<T>(
         &mut self,
         limit: u32,
@@ -227,10 +227,10 @@ impl<'m> Decoder<'m> {
         self.items(count, item_bytes, decode)
     }
 
-    /// `T items[count]`. `decode` decodes each item, of at least `item_bytes` bytes.
+    /// `T items[count]`. `decode` decodes each item, which has at least `item_bytes` bytes.
     ///
     /// # Errors
-    /// More items than the message can hold, or the error of `decode`.
+    /// `count` is more than the remaining bytes can have, or the error of `decode`.
     pub fn items<T>(
         &mut self,
         count: u32,
@@ -242,8 +242,8 @@ impl<'m> Decoder<'m> {
         if count > remaining / item_bytes.max(1) {
             return Err(self.error(Problem::Truncated));
         }
-        // A claimed count reserves no more memory than the remaining bytes. Decoded items grow the
-        // vector.
+        // Reserve at most as much memory as there are remaining bytes, whatever count the message claims. The
+        // vector then grows with the decoded items.
         let mut items = Vec::with_capacity(count.min(remaining / size_of::<T>().max(1)));
         for _ in 0..count {
             items.push(decode(self)?);
@@ -260,7 +260,7 @@ impl<'m> Decoder<'m> {
         mut decode: impl FnMut(&mut Self) -> Decoded<T>,
     ) -> Decoded<[T; N]> {
         let items = (0..N).map(|_| decode(self)).collect::<Decoded<Vec<T>>>()?;
-        items.try_into().map_err(|_| self.error(Problem::Truncated)) // N items are N items
+        items.try_into().map_err(|_| self.error(Problem::Truncated)) // can't fail: there are N items
     }
 
     /// `T *item`.
@@ -287,7 +287,7 @@ impl<'m> Decoder<'m> {
     /// that are decoded [`apart`](Self::apart).
     ///
     /// # Errors
-    /// Nested deeper than [`MAX_DEPTH`](crate::MAX_DEPTH) or
+    /// The value is nested deeper than [`MAX_DEPTH`](crate::MAX_DEPTH), the values around it have more than
     /// [`MAX_NESTED_BYTES`](crate::MAX_NESTED_BYTES), or the error of `decode`.
     pub fn nested<T>(&mut self, fields: usize, decode: impl FnOnce(&mut Self) -> Decoded<T>) -> Decoded<T> {
         let outer = self.nesting;
@@ -297,7 +297,7 @@ impl<'m> Decoder<'m> {
         value
     }
 
-    /// Runs `decode` in a stack frame of its own.
+    /// Runs `decode` in a separate stack frame.
     ///
     /// # Errors
     /// The error of `decode`.
@@ -311,7 +311,7 @@ impl<'m> Decoder<'m> {
         N: TryFrom<W>,
     {
         let value = wide(self)?;
-        // The bits as sent, whether the type is signed or not.
+        // Report the bits as they were sent, for signed types, too.
         N::try_from(value).map_err(|_| self.error(Problem::OutOfRange(value.into() as u32)))
     }
 

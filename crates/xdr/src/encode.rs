@@ -5,25 +5,25 @@ use crate::{EncodeError, Opaque, Text, UNIT_BYTES};
 use bytes::Bytes;
 use std::io::IoSlice;
 
-/// From this size on an opaque is sent from its own memory. Copying 8 KiB costs about as much as
-/// one more slice in a gathering write (0.3 µs).
+/// Opaques of at least this size are sent from their own memory, without a copy. Copying 8 KiB costs about as
+/// much as one more slice in a gathering write (0.3 µs).
 const GATHER_BYTES: usize = 8 << 10;
 
-/// Spare part of a flat buffer behind a large opaque. The bytes that follow, such as checksums of
-/// it, usually fit. So the opaque isn't copied to a larger buffer.
+/// A flat buffer reserves 1/128 of a large opaque's size in addition. The bytes that follow, such as the
+/// opaque's checksums, usually fit there. So the opaque isn't copied again to a larger buffer.
 const BEHIND_PART: usize = 128;
 
 /// A value of a type that an interface declares.
 pub trait Encode {
-    /// Appends the value. Large opaques stay where they are, hence the lifetime.
+    /// Appends the value. Large opaques aren't copied, so the encoder borrows them for `'v`.
     ///
     /// # Errors
-    /// The value breaks a rule that its Rust type can't express: a declared
-    /// limit, a fixed length, a discriminant with an arm of its own, the depth.
+    /// The value breaks a rule that its Rust type can't express: a declared limit, a fixed length, the
+    /// deepest nesting, or a default arm whose discriminant has another arm.
     fn encode<'v>(&'v self, to: &mut Encoder<'v>) -> Result<(), EncodeError>;
 }
 
-/// Encodes one value into one piece of memory, by copying everything.
+/// Encodes one value into one vector. Copies everything.
 ///
 /// # Errors
 /// The errors of [`Encode::encode`].
@@ -43,7 +43,7 @@ pub struct Encoder<'v> {
     nesting: Nesting,
 }
 
-/// An opaque that follows so many bytes of the buffer.
+/// An opaque that comes after the first `at` bytes of the buffer.
 #[derive(Debug, Clone)]
 struct Gathered<'v> {
     at: usize,
@@ -53,18 +53,18 @@ struct Gathered<'v> {
 }
 
 impl<'v> Encoder<'v> {
-    /// Appends to the content of `buffer`: a header, or room for one.
+    /// An encoder that appends to the content of `buffer`, which can be a header or space for one.
     pub fn new(buffer: Vec<u8>) -> Self {
         Self { buffer, ..Self::default() }
     }
 
-    /// As [`Encoder::new`], for callers that can send only one buffer: everything is copied into
-    /// it, once.
+    /// As [`Encoder::new`], for callers that can send only one buffer. It copies everything into the buffer,
+    /// once.
     pub fn flat(buffer: Vec<u8>) -> Self {
         Self { flat: true, ..Self::new(buffer) }
     }
 
-    /// All appended bytes, behind the buffer's earlier content.
+    /// The buffer's initial content, followed by all appended bytes.
     pub fn finish(self) -> Encoded<'v> {
         Encoded { buffer: self.buffer, gathered: self.gathered }
     }
@@ -89,22 +89,22 @@ impl<'v> Encoder<'v> {
         self.buffer.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// `char`: a whole unit, like `int`.
+    /// `char`: it takes a whole unit of 4 bytes, like `int`.
     pub fn i8(&mut self, value: i8) {
         self.i32(value.into());
     }
 
-    /// `unsigned char`: a whole unit.
+    /// `unsigned char`: it takes a whole unit.
     pub fn u8(&mut self, value: u8) {
         self.u32(value.into());
     }
 
-    /// `short`: a whole unit.
+    /// `short`: it takes a whole unit.
     pub fn i16(&mut self, value: i16) {
         self.i32(value.into());
     }
 
-    /// `unsigned short`: a whole unit.
+    /// `unsigned short`: it takes a whole unit.
     pub fn u16(&mut self, value: u16) {
         self.u32(value.into());
     }
@@ -124,7 +124,7 @@ impl<'v> Encoder<'v> {
         self.u32(value.into());
     }
 
-    /// `opaque[n]` of an array in Rust.
+    /// `opaque[N]` from a Rust array.
     pub fn opaque_array<const N: usize>(&mut self, bytes: &'v [u8; N]) {
         self.payload(bytes, None);
     }
@@ -162,7 +162,7 @@ impl<'v> Encoder<'v> {
     /// `T items<limit>`; `encode` encodes each item.
     ///
     /// # Errors
-    /// There are more than `limit`, or an item can't be sent.
+    /// There are more items than `limit`, or the error of `encode`.
     pub fn list<T>(
         &mut self,
         items: &'v [T],
@@ -176,7 +176,7 @@ impl<'v> Encoder<'v> {
     /// `T items[expected]`; `encode` encodes each item.
     ///
     /// # Errors
-    /// There are more or fewer than `expected`, or an item can't be sent.
+    /// The number of items isn't `expected`, or the error of `encode`.
     pub fn array<T>(
         &mut self,
         items: &'v [T],
@@ -187,10 +187,10 @@ impl<'v> Encoder<'v> {
         self.items(items, encode)
     }
 
-    /// `T *item`: a bool for its presence, then the item.
+    /// `T *item`: a bool that tells whether there is an item, then the item.
     ///
     /// # Errors
-    /// The item can't be sent.
+    /// The error of `encode`.
     pub fn option<T>(
         &mut self,
         item: Option<&'v T>,
@@ -203,7 +203,7 @@ impl<'v> Encoder<'v> {
     /// `T *first`, where T ends in `T *next`: a true before each item, and a false at the end.
     ///
     /// # Errors
-    /// An item can't be sent.
+    /// The error of `encode`.
     pub fn chain<T>(
         &mut self,
         items: &'v [T],
@@ -220,7 +220,7 @@ impl<'v> Encoder<'v> {
     /// A value of `T`, a type that contains itself. `fields` is the number of its fields.
     ///
     /// # Errors
-    /// Nested deeper than [`crate::Decoder::nested`] can decode, or the error of `encode`.
+    /// The value is nested deeper than [`crate::Decoder::nested`] can decode, or the error of `encode`.
     pub fn nested<T>(
         &mut self,
         fields: usize,
@@ -273,7 +273,7 @@ impl<'v> Encoder<'v> {
     }
 }
 
-/// The number of zeros that fill the last unit of so many bytes.
+/// The number of zeros that fill the last unit of an opaque of `length` bytes.
 pub(crate) fn padding(length: usize) -> usize {
     length.wrapping_neg() % UNIT_BYTES
 }
@@ -321,14 +321,14 @@ impl Encoded<'_> {
         self.segments().map(IoSlice::new).collect()
     }
 
-    /// The first bytes of the buffer, which the encoder got at the start: to fill in a header when
-    /// the length is known.
+    /// The buffer up to the first large opaque. It begins with the content that the encoder got at its start,
+    /// so that a caller can fill in a header once the length is known.
     pub fn head_mut(&mut self) -> &mut [u8] {
         let end = self.gathered.first().map_or(self.buffer.len(), |payload| payload.at);
         &mut self.buffer[..end]
     }
 
-    /// One piece, copied.
+    /// All pieces, copied to one vector.
     pub fn to_vec(&self) -> Vec<u8> {
         if self.gathered.is_empty() {
             return self.buffer.clone();
@@ -338,7 +338,7 @@ impl Encoded<'_> {
         whole
     }
 
-    /// One piece, copied only if there are several.
+    /// All pieces in one vector. Copies them only if there are several.
     pub fn into_vec(self) -> Vec<u8> {
         if self.gathered.is_empty() { self.buffer } else { self.to_vec() }
     }

@@ -1,11 +1,11 @@
-//! Errors in bytes and in values.
+//! Errors of decoding bytes and of encoding values.
 
 #[cfg(doc)]
 use crate::{MAX_DEPTH, MAX_NESTED_BYTES};
 use std::error::Error;
 use std::fmt;
 
-/// Reason why bytes aren't a value of the requested type.
+/// The reason why bytes aren't a value of the requested type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
     /// The problem.
@@ -18,9 +18,9 @@ pub struct DecodeError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// They end inside a value, or claim more elements than they can hold.
+    /// The bytes end inside a value, or claim more elements than they can have.
     Truncated,
-    /// They go on after the value.
+    /// The bytes continue after the value.
     Trailing {
         /// Number of further bytes.
         bytes: usize,
@@ -36,7 +36,7 @@ pub enum Problem {
     NotABool(u32),
     /// A number beyond the range of its `char` or `short`.
     OutOfRange(u32),
-    /// A number without a value in the enum.
+    /// A number that isn't a value of the enum.
     NotInEnum {
         /// The enum, by its name in Rust.
         name: &'static str,
@@ -50,7 +50,7 @@ pub enum Problem {
         /// The discriminant.
         value: i64,
     },
-    /// A type that only C headers define, so the form of its bytes is unknown.
+    /// A type that only C headers define, so its encoding is unknown.
     Foreign {
         /// The type, by its name in Rust.
         name: &'static str,
@@ -88,25 +88,25 @@ impl fmt::Display for Problem {
 
 impl Error for DecodeError {}
 
-/// Reason why a value can't be sent: it breaks a rule that its type can't express.
+/// The reason why a value can't be encoded: it breaks a rule that its type can't express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// Longer than declared.
+    /// The value is longer than the declared limit.
     TooLong {
         /// The value's length, in bytes or elements.
         length: usize,
         /// The declared limit.
         limit: u32,
     },
-    /// Not of the declared length.
+    /// The value doesn't have the declared length.
     WrongLength {
         /// The value's length, in bytes or elements.
         length: usize,
         /// The declared length.
         expected: u32,
     },
-    /// The default arm of a union with a discriminant that has its own arm.
+    /// A union with the default arm and a discriminant that has another arm.
     WrongArm {
         /// The union, by its name in Rust.
         name: &'static str,

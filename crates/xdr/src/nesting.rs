@@ -2,7 +2,7 @@
 
 use crate::{FIELD_BYTES, MAX_DEPTH, MAX_NESTED_BYTES};
 
-/// A position inside such values.
+/// The depth at a position, and the bytes of the values around it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Nesting {
     depth: u32,
@@ -10,7 +10,7 @@ pub(crate) struct Nesting {
 }
 
 impl Nesting {
-    /// Enters a `T` with so many fields; `None` if that is too deep.
+    /// Enters a `T` with this number of fields. `None` if that is too deep.
     pub(crate) fn within<T>(self, fields: usize) -> Option<Self> {
         let bytes = size_of::<T>().max(fields.saturating_mul(FIELD_BYTES));
         let inner = Self { depth: self.depth + 1, bytes: self.bytes.saturating_add(bytes) };

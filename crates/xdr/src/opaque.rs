@@ -1,17 +1,17 @@
-//! `opaque`: bytes that a message carries uninterpreted.
+//! `opaque`: bytes that a message carries without interpretation.
 
 use bytes::Bytes;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// Most bytes shown for debugging.
+/// Most bytes that the `Debug` output shows.
 const SHOWN_BYTES: usize = 32;
 
-/// Bytes that are borrowed or shared, and never copied on their way.
+/// Bytes that are borrowed or shared, so that passing them on needs no copy.
 ///
-/// A server's handler borrows them from the receive buffer. A client's caller shares the reply's
-/// buffer. Both can send either kind.
+/// A server's handler borrows them from the receive buffer. A client's caller shares the reply's buffer. Both
+/// can send borrowed and shared opaques.
 #[derive(Clone)]
 pub enum Opaque<'a> {
     /// Borrowed from an owner that outlives the value.
@@ -21,7 +21,7 @@ pub enum Opaque<'a> {
 }
 
 impl Opaque<'_> {
-    /// The same bytes, independent of their former owner: copied if they were borrowed.
+    /// The same bytes, independent of their owner. Copies them if they are borrowed.
     pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
@@ -29,7 +29,7 @@ impl Opaque<'_> {
         }
     }
 
-    /// As [`Opaque::into_bytes`], still an `Opaque`.
+    /// As [`Opaque::into_bytes`], but returns an `Opaque`.
     pub fn into_owned(self) -> Opaque<'static> {
         Opaque::Shared(self.into_bytes())
     }
@@ -102,7 +102,7 @@ impl Hash for Opaque<'_> {
     }
 }
 
-/// Shows the length and the beginning: a payload of a megabyte would be no help in a log.
+/// Shows the length and the first bytes only, since a payload of a megabyte would flood a log.
 impl fmt::Debug for Opaque<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self[..self.len().min(SHOWN_BYTES)];

@@ -5,11 +5,10 @@ use bytes::Bytes;
 use std::fmt;
 use std::str::{self, Utf8Error};
 
-/// The bytes of an XDR string, exact.
+/// The exact bytes of an XDR string.
 ///
-/// RFC 4506 says ASCII. Peers send UTF-8, and file names in any encoding of their disks. So these
-/// are bytes until a program calls [`Text::as_str`]. A NUL among them is kept here, but a C peer
-/// sees the string end there.
+/// RFC 4506 requires ASCII. But peers send UTF-8, and file names in any encoding. So a `Text` has bytes until
+/// a program calls [`Text::as_str`]. It keeps NUL bytes, but for a C peer, the string ends at the first one.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Text<'a>(Opaque<'a>);
 
@@ -27,7 +26,7 @@ impl<'a> Text<'a> {
         str::from_utf8(&self.0)
     }
 
-    /// The same text, independent of its former owner.
+    /// The same text, independent of its owner.
     pub fn into_owned(self) -> Text<'static> {
         Text(self.0.into_owned())
     }

@@ -79,7 +79,7 @@ fn one_interface_serves_single_calls_multicasts_and_chains() -> Result<(), Box<d
     let counts = quorum.counter_add(1)?;
     assert!(counts.iter().filter(|count| **count == Ok(4)).count() >= 2, "{counts:?}");
     for error in counts.into_iter().filter_map(Result::err) {
-        assert!(error.to_string().contains("nobody waited for the answer") || error.is_retry_safe());
+        assert!(error.to_string().contains("stopped waiting for the answer") || error.is_retry_safe());
     }
     Ok(())
 }

@@ -31,7 +31,8 @@ impl Gather {
         }
     }
 
-    /// Stores a subcall's outcome. The last awaited outcome wakes the caller.
+    /// Stores a subcall's outcome. If it was the last one that the caller waits for, wakes the
+    /// caller.
     pub(crate) fn put(&self, index: usize, outcome: Outcome) {
         let mut state = self.state();
         if let Some(place @ None) = state.outcomes.get_mut(index) {
@@ -72,7 +73,7 @@ impl Gather {
         }
     }
 
-    /// The outcomes so far; missing ones are in doubt, since the caller stopped waiting for them.
+    /// The outcomes so far. A missing one is unknown, since the caller stopped waiting for it.
     pub(crate) fn take(&self) -> Vec<Outcome> {
         let mut state = self.state();
         let outcomes = state.outcomes.iter_mut();

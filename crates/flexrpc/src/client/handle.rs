@@ -28,8 +28,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The handle checks a pooled connection that was unused for longer before it carries a call:
-/// servers close idle connections. The check costs a system call.
+/// The handle checks a pooled connection that was unused for longer than this before it carries a
+/// call: servers close idle connections. The check costs a system call.
 const LOOK_AFTER: Micros = 10_000;
 
 /// Sessions tried for one call. A server that forgot each session at once would otherwise never let
@@ -42,16 +42,16 @@ pub struct Handle {
     callee: Callee,
     line: Option<Line>,
     lease: Option<Lease>,
-    /// When the handle was last ready for the call under way.
+    /// The time at which the handle became ready for the call under way.
     begun: Micros,
-    /// When the line last received something, or was last found quiet.
+    /// The latest time at which the line received something, or was found quiet.
     used: Micros,
     /// The connection terminated abnormally (section IV.B). When the handle is returned, the pool
     /// closes all handles to its callee.
     invalid: bool,
-    /// The kind of the last answer that was a value.
+    /// The kind of the latest answer that was a value.
     pub(crate) answered: Kind,
-    /// The callee speaks plain ONC RPC, and the rest is unused.
+    /// The socket to a callee that speaks plain ONC RPC. Then `line` and `lease` are unused.
     onc: Option<Box<OncLine>>,
 }
 
@@ -92,12 +92,12 @@ impl Handle {
     }
 
     /// Calls `procedure` with the client's options. The arguments are the slices of `args`, one
-    /// after another. The callee executes the call at most once. A result above 4 KiB comes in its
-    /// receive buffer, of 132 KiB at least: copy results that are kept for long.
+    /// after another. The callee executes the call at most once. A result above 4 KiB is a part of
+    /// its receive buffer, which has at least 132 KiB: copy results that you keep for long.
     ///
     /// # Errors
-    /// The procedure's own error; or the reason why it wasn't executed; or the reason why this
-    /// isn't known.
+    /// [`CallError`]: the procedure's own error, the reason why the call wasn't executed, or the
+    /// reason why its outcome is unknown.
     #[inline]
     pub fn call(&mut self, procedure: Procedure, args: &[&[u8]]) -> Result<Bytes, CallError> {
         self.call_with(procedure, args, &CallOptions::default())
@@ -233,7 +233,7 @@ impl Handle {
     }
 
     /// [`Handle::drive`] of a call that hasn't been sent. Most calls are sent once and answered at
-    /// once: a straight line here.
+    /// once, so this path has no loop.
     #[inline]
     fn drive_from_start(
         &mut self,
@@ -252,7 +252,7 @@ impl Handle {
         self.drive(call, step, message, deadline)
     }
 
-    /// The identifier of a call that a chain will bring to the callee.
+    /// The identifier of a call that will reach the callee by a chain.
     pub(crate) fn next_call(&mut self) -> Option<CallId> {
         self.lease.as_mut().map(|lease| lease.next_call(clock::now()))
     }
@@ -269,7 +269,8 @@ impl Handle {
         self.begun = clock::now();
         let call = Call::new(id, self.callee.1, self.shared.options.retry, deadline);
         match self.drive(call, Step::Send, &message, deadline) {
-            // A question that wasn't sent tells nothing of the call.
+            // Other refusals concern the question: it wasn't sent, or not accepted. That proves
+            // nothing about the call.
             Outcome::NotExecuted(refusal) if refusal != Refusal::Revoked => {
                 Outcome::Unknown(Doubt::ConnectionLost)
             }
@@ -341,14 +342,14 @@ impl Handle {
             Received::TimedOut => call.on_time(clock::now()),
             Received::Broken => self.on_broken(call),
             Received::PortRefused => call.on_port_refused(clock::now()),
-            // A second answer would be as large.
+            // Don't ask again: the answer would be as large.
             Received::TooLarge(id) if id == call.id() => Step::Unknown(Doubt::AnswerTooLarge),
             Received::TooLarge(_) => self.on_broken(call),
         })
     }
 
-    /// A restarted server doesn't know the session, so it can't find the caller's own key to tag
-    /// its answer. The next call makes a new handshake.
+    /// Handles an answer with a wrong tag. A restarted server doesn't know the session, so it can't
+    /// find the caller's own key to tag its answer. The next call makes a new handshake.
     #[cold]
     fn on_forged(&mut self, call: &mut Call) -> Step {
         if let Some(lease) = self.lease.as_ref().filter(|_| self.shared.options.key_id.is_some()) {
@@ -362,8 +363,8 @@ impl Handle {
     pub(crate) fn end(&mut self, step: Step, call: &Call) -> Outcome {
         let lost = [
             Step::NotExecuted(Refusal::UnknownSession),
-            // The session has no key, or a key that is no longer valid: the server keeps refusing
-            // it.
+            // The session's key is missing or has expired. The server would refuse the next call of this
+            // session, too.
             Step::NotExecuted(Refusal::Unauthenticated),
             Step::Unknown(Doubt::SessionLost),
         ];
@@ -372,14 +373,14 @@ impl Handle {
         }
         match step {
             Step::NotExecuted(refusal) => {
-                // After a refusal the connection is clean; after half a frame it isn't.
+                // After a refusal, the connection is clean. After a part of a frame, it isn't.
                 if !call.may_have_executed() {
                     self.line = None;
                 }
                 Outcome::NotExecuted(refusal)
             }
             other => {
-                // An answer may still come, and no other call may take it.
+                // An answer may still come, and no other call must take it for its own.
                 self.line = None;
                 Outcome::Unknown(if let Step::Unknown(doubt) = other { doubt } else { Doubt::BadAnswer })
             }
@@ -405,7 +406,7 @@ impl Handle {
     #[inline]
     fn transmit(&mut self, call: &mut Call, message: &Message<'_>, deadline: Option<Micros>) -> Step {
         let Some(turn) = message.turn else {
-            // A first transmission without a turn leaves at the time that the handle has read.
+            // A first transmission without a turn uses the time that the handle has already read.
             let prompt = (!call.may_have_executed()).then_some(self.begun);
             return self.transmit_now(call, message, deadline, prompt);
         };
@@ -463,7 +464,8 @@ impl Handle {
         self.line.as_mut()
     }
 
-    /// Whether a call could be sent at once. An unused connection is checked first.
+    /// Whether a call could be sent at once. This first checks a connection that was unused for
+    /// long.
     pub(crate) fn is_ready(&mut self) -> bool {
         self.begun = clock::now();
         let fresh = self.begun.saturating_sub(self.used) <= LOOK_AFTER;
@@ -481,8 +483,8 @@ impl Handle {
         if let Some(key) = self.lease.as_ref().and_then(|lease| lease.session.key.as_ref())
             && !frame.is_authentic(key)
         {
-            // Over UDP any host can forge frames, so this one doesn't count. A connection ends with
-            // a forged frame.
+            // Over UDP any host can forge frames, so ignore this one. Over TCP, a forged frame ends
+            // the connection.
             return if self.callee.1 == Transport::Udp { Read::Foreign } else { Read::Forged };
         }
         if frame.head.kind == Kind::SendAgain && !self.may_be_asked_again() {
@@ -491,8 +493,9 @@ impl Handle {
         answer::read(&frame.head, frame.payload(), frame.intact, id).map_or(Read::Foreign, Read::Answer)
     }
 
-    /// With a key, the handle ignores requests to send again over UDP. The damaged datagram may be
-    /// a stranger's, who would get the tagged request and could replay it for ever.
+    /// With a key, the handle ignores requests to send again over UDP. Such a request may be the
+    /// answer to a stranger's damaged datagram. The stranger would then have it, with its tag, and
+    /// could replay it for ever.
     #[cold]
     fn may_be_asked_again(&self) -> bool {
         let keyed = self.lease.as_ref().is_some_and(|lease| lease.session.key.is_some());
@@ -575,10 +578,10 @@ enum Read {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.onc.is_some() {
-            return; // not the pool's
+            return; // such handles aren't pooled
         }
         if !self.shared.process.is_this() {
-            // A forked child's copy: the parent keeps using it.
+            // This is a forked child's copy. The parent continues to use its own.
             return self.lease.take().into_iter().for_each(Lease::leave_to_parent);
         }
         let idle = self.line.take().zip(self.lease.take()).map(|(mut line, lease)| {

@@ -18,8 +18,7 @@ use crate::proto::status::{Doubt, Obstacle, Refusal};
 const UNKNOWN: Refusal = Refusal::Unreachable(Obstacle::Unknown);
 const HUNG_UP: Refusal = Refusal::Unreachable(Obstacle::HungUp);
 
-/// Asks the callee for a session. The callee executes nothing for it, so every failure is a
-/// refusal.
+/// Asks the callee for a session. A handshake executes no call, so every failure is a refusal.
 pub(crate) fn shake_hands(
     line: &mut Line,
     (key, key_id): (Option<&ClusterKey>, Option<&KeyId>),
@@ -58,6 +57,10 @@ pub(crate) fn shake_hands(
             },
             Step::NotExecuted(refusal) => return Err(refusal),
             Step::Unknown(Doubt::TimedOut) => return Err(Refusal::Unreachable(Obstacle::TimedOut)),
+            // A broken line ended above, so this is a port without a socket.
+            Step::Unknown(Doubt::ConnectionLost) => {
+                return Err(Refusal::Unreachable(Obstacle::ConnectionRefused));
+            }
             Step::Reconnect(_) | Step::Answered | Step::Unknown(_) => return Err(UNKNOWN),
         }
     }
@@ -81,7 +84,7 @@ fn session_of(frame: &Frame, nonce: Nonce, key: Option<&ClusterKey>) -> Result<O
     if !frame.intact {
         return Ok(None);
     }
-    // The tag is missing or another key's: the callee and the caller share no key.
+    // The tag is missing, or was made by another key: callee and caller share no key.
     if key.is_some_and(|key| !frame.is_authentic(&key.of_session(SessionId::NONE))) {
         return Err(Refusal::Unauthenticated);
     }

@@ -17,16 +17,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Largest frame that is copied into one slice: up to here a copy costs less than a gather.
+/// Largest frame that is copied into one slice, in bytes. Up to here a copy costs less than a
+/// gathering write.
 const JOINED_BYTES: usize = 8 << 10;
 
-/// A receive timeout that is off by less than this part stays: setting it is a system call.
+/// The socket keeps a receive timeout that differs from the wanted one by less than this fraction
+/// of it (one eighth), since setting it is a system call.
 const TIMEOUT_PRECISION: u32 = 8;
 
-/// Longest receive timeout. The line checks later deadlines again after it.
+/// Longest receive timeout. For later deadlines, the line checks the time and receives again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// Datagrams in a row that aren't frames, before other callees get their turn.
+/// Most datagrams that aren't frames, in a row, before other callees get their turn.
 const STRANGE_DATAGRAMS: u32 = 64;
 
 pub(crate) struct Line {
@@ -45,7 +47,7 @@ pub(crate) enum Received {
     Broken,
     /// The host reports that no socket receives at the port (ICMP).
     PortRefused,
-    /// A frame above the size limit, with its call. The stream after it is lost.
+    /// A frame above the size limit arrived, for this call. The connection is then unusable.
     TooLarge(CallId),
 }
 
@@ -71,7 +73,7 @@ impl Line {
             (Transport::Tcp, None) => socket::connect_tcp(callee, deadline),
             (Transport::Tcp, Some(silence)) => socket::connect_tcp(callee, deadline)
                 .and_then(|fd| socket::notice_silence(&fd, silence).map(|()| fd)),
-            // A call that must be encrypted doesn't leave in the clear.
+            // Over UDP, a call that must be encrypted would leave unencrypted.
             (Transport::Udp, _) if tls.is_some() => return Err(Refusal::TlsRequired),
             (Transport::Udp, _) => socket::connect_udp(callee),
         };
@@ -135,7 +137,7 @@ impl Line {
             let mut buffer = reader.take_buffer(UDP_DATAGRAM_BYTES);
             let mut strange = 0;
             let nothing = loop {
-                // A flood of such datagrams mustn't hold up the other callees.
+                // A flood of such datagrams mustn't delay the other callees.
                 if strange == STRANGE_DATAGRAMS {
                     break Received::TimedOut;
                 }

@@ -57,7 +57,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The parts of a frame before and behind its payload.
+/// The parts of a frame before and after its payload.
 pub(crate) struct Framing<'a> {
     head: [u8; HEAD_BYTES],
     extension: &'a [u8],
@@ -66,7 +66,8 @@ pub(crate) struct Framing<'a> {
 }
 
 impl Framing<'_> {
-    /// Copies the whole frame into one slice if it is short: a copy costs less than a gather.
+    /// Copies the whole frame into one slice if it is short: a copy costs less than a gathering
+    /// write.
     #[inline]
     pub(crate) fn join_short(&self, args: &[&[u8]], most: usize, into: &mut Vec<u8>) -> bool {
         let short = self.len() <= most;

@@ -42,11 +42,12 @@ pub struct ClientOptions {
     pub timeout: Option<Duration>,
     /// Timeout of connecting and of the handshake.
     pub connect_timeout: Duration,
-    /// A callee whose host acknowledges nothing for so long is lost, even if a call has time left:
-    /// its link is cut, or the host went down silently. A callee on a healthy host is also lost if
-    /// it takes no bytes for so long while some wait for it: the kernel doesn't tell the two apart
-    /// (`TCP_USER_TIMEOUT`). In whole seconds, two at least; over TCP only. `None` leaves it to the
-    /// kernel, which takes many minutes. It costs a packet now and then on each idle connection.
+    /// A connection counts as lost if the callee's host acknowledges nothing for so long, even if a
+    /// call has time left: the link is cut, or the host went down silently. It also counts as lost
+    /// if a callee on a healthy host reads nothing for so long while bytes for it are waiting: the
+    /// kernel doesn't distinguish the two (`TCP_USER_TIMEOUT`). In whole seconds, at least two; for
+    /// TCP only. With `None` the kernel decides, after many minutes. This costs a packet now and
+    /// then on each idle connection.
     pub peer_silence: Option<Duration>,
     /// When to send calls again.
     pub retry: RetryPolicy,
@@ -63,13 +64,13 @@ pub struct ClientOptions {
     pub pooled_handles: usize,
     /// Longest delivery chain; servers have a limit of their own.
     pub chain_callees: usize,
-    /// Most calling workers, which multicasts of large arguments use.
+    /// Most calling workers. Multicasts with large arguments use them.
     pub calling_workers: usize,
-    /// A calling worker without work for so long ends.
+    /// A calling worker that has had no work for so long ends.
     pub calling_dormant: Duration,
     /// Largest accepted result, in bytes.
     pub payload_bytes: usize,
-    /// TLS configuration of calls; TLS is over TCP only.
+    /// TLS configuration. If set, all calls use TLS, over TCP only.
     pub tls: Option<ClientTls>,
 }
 
@@ -87,7 +88,8 @@ impl Default for ClientOptions {
             // Each takes a descriptor; on many systems a process has 1,024 by default.
             pooled_handles: 512,
             chain_callees: limits::CHAIN_CALLEES,
-            // Each is a thread that waits for one callee: 16 multicasts to 16.
+            // Each is a thread that waits for one callee: this suffices for 16 multicasts to 16
+            // callees each.
             calling_workers: 256,
             calling_dormant: Duration::from_secs(10),
             payload_bytes: limits::MESSAGE_BYTES,
@@ -118,7 +120,7 @@ pub struct MulticastOptions {
     /// Serial multicasting: each callee passes the call on only after the whole call has arrived,
     /// instead of as it arrives. Slower; for comparison.
     pub store_and_forward: bool,
-    /// Serial multicasting: calls with the same turn leave this host one after the other.
+    /// Serial multicasting: calls with the same turn leave this host one after another.
     pub turn: Option<Turn>,
 }
 
@@ -140,7 +142,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) handles: Handles<Idle>,
     workers: CallingWorkers<Subcall>,
-    /// The process that owns all of it.
+    /// The process that owns this state.
     pub(crate) process: Process,
     /// The client's state in a forked child, from its first use there.
     forked: OnceLock<Arc<Shared>>,
@@ -154,8 +156,8 @@ impl Shared {
         Arc::new(Self { options, sessions, handles, workers, process, forked })
     }
 
-    /// Closes a child's copies of its parent's idle connections. With them open, callees wouldn't
-    /// notice when the parent closes its own.
+    /// Closes a child's copies of its parent's idle connections. While a copy is open, the callee
+    /// doesn't notice that the parent closed the connection.
     fn close_copies(&self) {
         self.handles.try_drain().into_iter().for_each(Idle::leave_to_parent);
     }
@@ -200,7 +202,7 @@ impl Client {
         self.handle_within(callee, transport, self.shared.options.connect_timeout)
     }
 
-    /// [`Client::handle`] for a call that must end in so much time.
+    /// [`Client::handle`], which takes at most `time`.
     ///
     /// # Errors
     /// Those of [`Client::handle`].
@@ -219,14 +221,15 @@ impl Client {
     /// A handle to a callee that speaks plain ONC RPC (SunRPC), such as libtirpc's servers. It
     /// connects at its first call, and closes its connection when it is dropped.
     ///
-    /// ONC RPC promises less: over UDP the callee may execute a call once for each transmission. There are no
-    /// deadlines at the callee, no cluster key and no multicasts. With [`ClientOptions::tls`] the handle
-    /// negotiates RPC with TLS (RFC 9289), over TCP, and calls nobody who lacks it.
+    /// ONC RPC promises less: over UDP the callee may execute a call once for each transmission.
+    /// There are no deadlines at the callee, no cluster key and no multicasts. With
+    /// [`ClientOptions::tls`] the handle negotiates RPC with TLS (RFC 9289), over TCP, and makes no
+    /// call to a server without TLS.
     pub fn onc_handle(&self, callee: SocketAddr, transport: Transport) -> Handle {
         Handle::onc(Arc::clone(self.here()), (callee, transport))
     }
 
-    /// Makes one call with a pooled handle: [`Client::handle`], [`Handle::call`].
+    /// Makes one call with a pooled handle, like [`Client::handle`] and then [`Handle::call`].
     ///
     /// # Errors
     /// The errors of [`Handle::call`].
@@ -263,11 +266,11 @@ impl Client {
     /// callee passes them on as they arrive. Over TCP only. Returns each callee's
     /// outcome in the order of `callees`, all at once; `required` has no effect.
     ///
-    /// The client first reaches every callee. If it can't reach one, no callee executes the call,
-    /// and the others' outcomes are [`crate::Refusal::NotForwarded`].
+    /// The client first connects to every callee. If it can't reach one, no callee executes the
+    /// call, and the others' outcomes are [`crate::Refusal::NotForwarded`].
     ///
-    /// If a callee's outcome is lost with a callee before it, the client asks it directly while
-    /// there is time. This revokes a call that hasn't begun.
+    /// If the chain breaks, outcomes of later callees are lost. While there is time, the client
+    /// asks these callees directly. This revokes the call at callees that haven't begun it.
     pub fn call_chain(
         &self,
         callees: &[SocketAddr],

@@ -26,11 +26,11 @@ use std::time::Duration;
 /// A reply's bytes before its result, at most: three words, a verifier, three words.
 const HEAD_BYTES: usize = 32 + 400;
 
-/// Bytes for which a receive makes room at a time.
+/// Least free room in the buffer before a receive, in bytes.
 const STEP_BYTES: usize = 64 << 10;
 
-/// A connection that was unused for longer is checked before it carries a call: servers close idle
-/// ones.
+/// A connection that was unused for longer than this is checked before it carries a call: servers
+/// close idle ones.
 const LOOK_AFTER: Micros = 10_000;
 
 /// The port of rpcbind, by convention.
@@ -42,7 +42,7 @@ pub(crate) struct OncLine {
     wire: Option<Wire>,
     xid: u32,
     used: Micros,
-    /// Bytes that arrived, the first `end` of them.
+    /// Receive buffer. Its first `end` bytes have arrived.
     buffer: Vec<u8>,
     end: usize,
 }
@@ -56,7 +56,8 @@ enum Silence {
 
 impl OncLine {
     pub(crate) fn new(callee: Callee) -> Self {
-        // Servers recognise retransmissions by the id, so a restarted client must begin elsewhere.
+        // Servers recognise retransmissions by the id, so a restarted client must begin with
+        // another one.
         let xid = RandomState::new().build_hasher().finish() as u32;
         Self { callee, wire: None, xid, used: 0, buffer: Vec::new(), end: 0 }
     }
@@ -79,7 +80,7 @@ impl OncLine {
         }
         let outcome = self.exchange(procedure, shared.credentials(options), args, &shared.options, deadline);
         if matches!(outcome, Outcome::Unknown(_) | Outcome::NotExecuted(Refusal::NotSent)) {
-            self.wire = None; // a late reply mustn't meet another call
+            self.wire = None; // a late reply mustn't be taken for another call's
         }
         self.used = clock::now();
         outcome
@@ -107,7 +108,7 @@ impl OncLine {
             (Transport::Tcp, None) => socket::connect_tcp(callee, patience),
             (Transport::Tcp, Some(silence)) => socket::connect_tcp(callee, patience)
                 .and_then(|fd| socket::notice_silence(&fd, silence).map(|()| fd)),
-            // A call that must be encrypted doesn't leave in the clear.
+            // Over UDP, a call that must be encrypted would leave unencrypted.
             (Transport::Udp, _) if options.tls.is_some() => return Err(Refusal::TlsRequired),
             (Transport::Udp, _) => socket::connect_udp(callee),
         };
@@ -130,7 +131,7 @@ impl OncLine {
         let request = tls_request(self.xid, procedure);
         let reply = self.by_record(&request, &[], HEAD_BYTES, deadline);
         let reply = reply.map_err(|_| Refusal::TlsUnavailable)?;
-        // Bytes behind the offer would be an attacker's: they came in the clear.
+        // Bytes that follow the offer came unencrypted, so an attacker may have sent them.
         let (true, 0, Some(wire), Some(tls)) =
             (is_tls_offer(self.xid, &reply), self.end, &self.wire, &options.tls)
         else {
@@ -191,7 +192,7 @@ impl OncLine {
                     Silence::TooLarge => Doubt::AnswerTooLarge,
                 })
             })?;
-            // A server may still answer the probe of an earlier negotiation.
+            // A server may still answer an earlier request to begin TLS.
             if is_reply_to(self.xid, &reply) {
                 return Ok(reply);
             }
@@ -211,7 +212,8 @@ impl OncLine {
                 self.end = end - assembly.len();
                 return Ok(record);
             }
-            // Room grows with the bytes that arrived, not with the length that a mark claims.
+            // The buffer grows with the bytes that arrived, not with the length that a mark
+            // announces.
             if self.buffer.len() < self.end + STEP_BYTES {
                 self.buffer.resize((2 * self.end).max(STEP_BYTES) + STEP_BYTES, 0);
             }
@@ -231,7 +233,7 @@ impl OncLine {
         }
     }
 
-    /// Sends a datagram until a reply comes.
+    /// Sends the call's datagram, again and again, until a reply comes.
     fn by_datagram(
         &mut self,
         head: &[u8],
@@ -256,7 +258,8 @@ impl OncLine {
                 Ok(None) => {}
                 Err(()) => {
                     refused += 1;
-                    // No socket had the port when the only datagram arrived.
+                    // If the host refused every datagram, no socket listened at the port when one
+                    // arrived.
                     if refused > options.retry.reconnects {
                         let all = refused == sent;
                         return Err(if all {
@@ -276,8 +279,8 @@ impl OncLine {
     }
 }
 
-/// Receives the reply to a call; `None` if there is none in time, an error if no socket has the
-/// port.
+/// Receives the reply to a call; `None` if there is none in time, an error if the host reports that
+/// no socket listens at the port.
 fn datagram(wire: &Wire, buffer: &mut [u8], xid: u32, until: Micros) -> Result<Option<usize>, ()> {
     loop {
         match wire.try_recv(buffer) {
@@ -301,7 +304,7 @@ fn is_reply_to(xid: u32, message: &[u8]) -> bool {
     message.first_chunk() == Some(&xid.to_be_bytes())
 }
 
-/// The outcome that a reply tells.
+/// The outcome according to a reply.
 fn outcome(reply: &Bytes) -> Outcome {
     let Some((_, answer, rest)) = Answer::decode(reply) else { return Outcome::Unknown(Doubt::BadAnswer) };
     match answer {
@@ -311,7 +314,7 @@ fn outcome(reply: &Bytes) -> Outcome {
             Outcome::NotExecuted(Refusal::VersionMismatch { lowest: low, highest: high })
         }
         Answer::ProcedureUnavailable => Outcome::NotExecuted(Refusal::ProcedureUnavailable),
-        Answer::GarbageArguments => Outcome::Error(Fault::garbage_arguments("the server can't decode them")),
+        Answer::GarbageArguments => Outcome::Error(Fault::garbage_arguments("GARBAGE_ARGS")),
         Answer::SystemError => {
             Outcome::Error(Fault::system("the server reports a system error (SYSTEM_ERR)"))
         }
@@ -334,7 +337,7 @@ pub fn rpcbind_lookup(
     rpcbind_lookup_at(SocketAddr::new(host, RPCBIND_PORT), program, transport, patience)
 }
 
-/// [`rpcbind_lookup`] by an rpcbind at another port.
+/// [`rpcbind_lookup`] for an rpcbind at any address.
 ///
 /// # Errors
 /// The errors of [`rpcbind_lookup`].

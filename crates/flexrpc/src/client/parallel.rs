@@ -1,9 +1,9 @@
 //! Parallel multicasting (sections III.B and IV.A).
 //!
-//! With small arguments, this thread sends to all callees and then reads from all. That is faster
-//! than handing subcalls to other threads (34–41 µs against 47 for three callees). With large ones,
-//! each subcall has a calling worker. Either way, a worker takes over a subcall that must sleep for
-//! one callee alone.
+//! With small arguments, this thread sends to all callees and then reads from all. This is faster
+//! than giving subcalls to other threads (34–41 µs instead of 47 for three callees). With large
+//! ones, each subcall has a calling worker. In both cases, a worker takes over a subcall that has
+//! to sleep for its own callee.
 
 use crate::client::handle::{Handle, Next};
 use crate::client::line::Received;
@@ -19,14 +19,14 @@ use rustix::event::{PollFd, PollFlags};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Largest arguments for which one thread serves all callees. Measured: from 256 KiB workers are
-/// faster; between the two sizes both are equal.
+/// Largest arguments for which one thread serves all callees, in bytes. Measured: from 256 KiB on,
+/// workers are faster; from 128 to 256 KiB, both are equally fast.
 pub(crate) const ONE_THREAD_BYTES: usize = 128 << 10;
 
-/// Most frames in a row for one callee's call.
+/// Most frames that one callee's call receives in a row.
 const LOOKS: u32 = 64;
 
-/// How often to check for outcomes while workers hold calls too.
+/// How often to check for outcomes while workers also hold calls.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Makes the calls; the outcomes are in `multicast.gather` afterwards.
@@ -44,7 +44,7 @@ pub(crate) fn call(
     multicast.with_message(|message| {
         for (index, mut handle) in handles.into_iter().enumerate() {
             if !handle.is_ready() {
-                // Connecting and shaking hands sleep.
+                // Connecting and the handshake have to sleep, so a worker does them.
                 elsewhere.push(subcall(multicast, index, handle, None));
                 continue;
             }
@@ -74,7 +74,7 @@ fn wait(multicast: &Arc<Multicast>, workers: &CallingWorkers<Subcall>) {
 }
 
 /// As in the paper, this thread makes one subcall and workers make the others. If the caller
-/// doesn't wait for all of them, this thread makes none: a slow callee would hold it.
+/// doesn't wait for all of them, this thread makes none: a slow callee would block it.
 fn by_workers(multicast: &Arc<Multicast>, handles: Vec<Handle>, workers: &CallingWorkers<Subcall>) {
     let mut subcalls: Vec<Subcall> = handles
         .into_iter()
@@ -93,7 +93,7 @@ fn subcall(multicast: &Arc<Multicast>, index: usize, handle: Handle, begun: Opti
     Subcall { multicast: Arc::clone(multicast), index, handle, begun }
 }
 
-/// Drives all flights until they are over, or enough of all calls are.
+/// Drives all flights until they are over, or enough calls have returned values.
 fn fly<'a>(
     multicast: &Arc<Multicast>,
     message: &Message<'a>,
@@ -184,7 +184,7 @@ impl<'a> Flight<'a> {
         loop {
             looks += 1;
             self.step = match self.step {
-                // A flood of foreign frames mustn't hold up the other callees.
+                // A flood of foreign frames mustn't delay the other callees.
                 Step::Wait(until) if looks > LOOKS => {
                     self.until = until;
                     return Advance::Waits;
@@ -249,7 +249,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Abandons the call, since enough others have answered.
+    /// Abandons the call, since enough other callees have answered.
     fn abandon(mut self, multicast: &Multicast) {
         let outcome = self.handle.end(self.call.abandon(), &self.call);
         multicast.gather.put(self.index, outcome);

@@ -75,7 +75,7 @@ fn outcomes_of_all(first: Outcome, kind: Kind, degree: usize) -> Vec<Outcome> {
     }
 }
 
-/// The callee at `index` refused, so no callee executed the call.
+/// The outcomes if the callee at `index` refused: no callee executed the call.
 pub(crate) fn none_but(degree: usize, index: usize, refusal: Refusal) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::NotExecuted(Refusal::NotForwarded); degree];
     if let Some(outcome) = outcomes.get_mut(index) {
@@ -84,8 +84,8 @@ pub(crate) fn none_but(degree: usize, index: usize, refusal: Refusal) -> Vec<Out
     outcomes
 }
 
-/// Asks a callee directly if the chain left its outcome in doubt. The callee also knows the
-/// outcomes of those behind it.
+/// Asks a callee directly if the chain left its outcome unknown. The callee also knows the outcomes
+/// of those behind it.
 fn resolve(outcomes: &mut [Outcome], handle: &mut Handle, hop: &Hop, deadline: Option<Micros>) {
     if !matches!(outcomes.first(), Some(Outcome::Unknown(_))) {
         return;
@@ -111,10 +111,10 @@ fn resolve(outcomes: &mut [Outcome], handle: &mut Handle, hop: &Hop, deadline: O
     }
 }
 
-/// Whether the callees make a chain: not too many, and none twice.
+/// Checks that the callees can form a chain: not too many, and none twice.
 pub(crate) fn check(callees: &[SocketAddr], longest: usize) -> Result<(), Refusal> {
     let repeats = callees.iter().enumerate().any(|(index, callee)| callees[..index].contains(callee));
-    // A frame holds no more hops.
+    // A frame can't hold more hops.
     let longest = longest.min(limits::CHAIN_CALLEES_MAX + 1);
     if callees.len() > longest || repeats { Err(Refusal::BadChain) } else { Ok(()) }
 }

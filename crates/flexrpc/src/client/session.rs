@@ -1,4 +1,4 @@
-//! The caller's side of sessions. All handles to a callee share one.
+//! The caller's side of sessions. All handles to a callee share a session.
 
 use crate::net::clock;
 use crate::net::pool::Callee;
@@ -22,11 +22,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Transaction ids that a handle takes at a time, since all callers share the counter.
 const TRANSACTIONS: u64 = 64;
 
-/// How often a session's use is recorded, since all callers share the record.
+/// Shortest time between two records of a session's use, since all callers share the record.
 const NOTE: Micros = 1_000;
 
 /// How long to trust a session in which the server has executed nothing yet: half of the time after
-/// which the server forgets it. Over UDP, a call that is refused for its session is in doubt.
+/// which the server forgets it. Over UDP, a call that is refused for its session has an unknown
+/// outcome.
 const UNUSED_TRUSTED: Micros = limits::SESSION_UNUSED_MS * 1000 / 2;
 
 /// A session with one incarnation of a server.
@@ -38,7 +39,7 @@ pub(crate) struct Session {
     handles: Mutex<HandleIds>,
     made_at: Micros,
     used_at: AtomicU64,
-    /// The server has executed a call in this session.
+    /// Whether the server has executed a call in this session.
     executed: AtomicBool,
     lost: AtomicBool,
 }
@@ -66,9 +67,9 @@ impl Session {
         }
     }
 
-    /// Takes a handle id that no other handle has now. Ids are reused: a new handle's transaction
-    /// ids are higher than all before them in the session. So the server can't take its call for an
-    /// old one.
+    /// Takes a handle id that no other handle has now. It may be the id of a closed handle. The new
+    /// handle's transaction ids are higher than all earlier ones of the session, so the server
+    /// can't take its call for an old one.
     pub(crate) fn lease(self: &Arc<Self>) -> Lease {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let id = match handles.free.pop() {
@@ -103,7 +104,7 @@ impl Session {
         let (since, trusted) = if self.executed.load(Ordering::Relaxed) {
             (self.used_at.load(Ordering::Relaxed), trusted)
         } else {
-            // Calls that were made may not have reached the server.
+            // Count from the start: calls that were made may not have reached the server.
             (self.made_at, trusted.min(UNUSED_TRUSTED))
         };
         !self.lost.load(Ordering::Acquire) && now.saturating_sub(since) < trusted
@@ -148,8 +149,8 @@ impl Drop for Lease {
     }
 }
 
-/// Callees whose sessions the client remembers, 200 bytes each. Beyond this, unused ones are
-/// evicted, and the next caller makes a new handshake.
+/// Most callees whose sessions the client remembers, 200 bytes each. Beyond this, it evicts unused
+/// ones, and their next caller makes a new handshake.
 const PLACES: usize = 4096;
 
 /// A callee's session, absent before the handshake. Concurrent callers share one handshake: the
@@ -196,7 +197,7 @@ impl Place {
         state.making = false;
         state.session = made.as_ref().ok().map(Arc::clone);
         drop(state);
-        // If the handshake failed, the next caller tries.
+        // If the handshake failed, a waiting caller makes the next one.
         self.changed.notify_all();
         made
     }

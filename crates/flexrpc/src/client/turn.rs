@@ -1,4 +1,4 @@
-//! Order among calls that leave the host one after the other.
+//! Lets concurrent calls leave the host one after another.
 
 use crate::net::clock;
 use crate::proto::Micros;
@@ -8,12 +8,12 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Calls made side by side leave one after the other, in their order of arrival. Each has the link
-/// for itself, so they reach the callee in about that order. While the last bytes of one call
-/// travel along a chain, the bytes of the next follow. If calls shared the link, all would arrive
-/// at the same moment, and the link would idle until then. A call that its callee doesn't receive
-/// keeps the turn until its deadline. Calls that wait for the turn time out at their own, not
-/// executed.
+/// Concurrent calls with the same turn leave this host one after another, in the order in which
+/// they asked for it. Each has the whole link while it is sent, so they reach the callee in about
+/// that order. While the last bytes of one call travel along a chain, the bytes of the next follow.
+/// Calls that shared the link would all become complete at the same late moment. A call that its
+/// callee doesn't receive keeps the turn until its deadline. A call that waits for the turn times
+/// out at its own deadline, as not executed.
 #[derive(Clone, Default)]
 pub struct Turn(Arc<Queue>);
 
@@ -45,7 +45,7 @@ impl Turn {
             state = match left {
                 Some(0) => {
                     // If this ticket was next, another caller has the turn and will wake the others
-                    // at its end.
+                    // when it ends.
                     state.waiting.retain(|waiting| *waiting != ticket);
                     return None;
                 }
@@ -80,7 +80,7 @@ pub(crate) struct Taken<'a>(&'a Queue);
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.0.state().taken = false;
-        // The condition doesn't know the next caller, so wake all.
+        // The condition variable can't choose the next caller, so wake all.
         self.0.changed.notify_all();
     }
 }

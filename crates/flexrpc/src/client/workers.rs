@@ -29,7 +29,7 @@ pub(crate) struct Multicast {
 }
 
 impl Multicast {
-    /// Lends the message, which borrows from here.
+    /// Calls `body` with the multicast's message, which borrows from `self`.
     pub(crate) fn with_message<T>(&self, body: impl FnOnce(&Message<'_>) -> T) -> T {
         let args: Vec<&[u8]> = self.args.iter().map(|slice| &slice[..]).collect();
         let (procedure, extension, sum) = (self.procedure, &self.extension[..], self.sum);
@@ -104,12 +104,12 @@ struct Queue<W> {
     requests: VecDeque<Request<W>>,
     workers: usize,
     dormant: usize,
-    /// The client is gone: the threads empty the queue, then end.
+    /// Whether the client is gone. The threads then empty the queue, and end.
     closed: bool,
 }
 
 impl<W: Work> CallingWorkers<W> {
-    /// At most `most` threads. Each ends after it was dormant for `dormant_for`.
+    /// At most `most` threads. A thread ends after it has been dormant for `dormant_for`.
     pub(crate) fn new(most: usize, dormant_for: Duration) -> Self {
         let queue = Queue { requests: VecDeque::new(), workers: 0, dormant: 0, closed: false };
         let inner =
@@ -125,7 +125,7 @@ impl<W: Work> CallingWorkers<W> {
         }
         let mut queue = self.queue();
         queue.requests.push_back(Request { degree, issued: 0, subcalls });
-        // Dormant workers may already be woken for earlier requests.
+        // Some dormant workers may already have been woken for earlier requests.
         let waiting: usize = queue.requests.iter().map(|request| request.degree - request.issued).sum();
         let lacking = waiting.saturating_sub(queue.dormant);
         for _ in 0..lacking.min(self.0.most - queue.workers.min(self.0.most)) {

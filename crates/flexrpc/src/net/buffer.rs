@@ -14,18 +14,19 @@ pub(crate) const FIRST_READ_BYTES: usize = (128 << 10) + SLACK;
 /// Room beyond a power of two, for the head, extension and tag of a payload of that size.
 pub(crate) const SLACK: usize = 4 << 10;
 
-/// Most bytes of idle buffers: some hundred concurrent small calls, or the largest message.
+/// Most bytes of idle buffers in the pool: enough for some hundred concurrent small calls, or for
+/// the largest message.
 const POOLED_BYTES: usize = 64 << 20;
 
 /// Sizes: 128 KiB << 0 ..= 128 KiB << 10, each plus [`SLACK`].
 const CLASSES: usize = 11;
 
-/// The largest buffer that a thread keeps for itself. As many as there are threads by default take
-/// as much as the pool.
+/// The largest buffer that a thread keeps for itself. With the default number of threads, the kept
+/// buffers take as much as the pool.
 const KEPT_BYTES: usize = (1 << 20) + SLACK;
 
 thread_local! {
-    /// On a thread that serves calls, the buffer that it last released.
+    /// On a thread that serves calls: the buffer that the thread released last.
     static KEPT: Cell<Kept> = const { Cell::new(Kept::Nothing) };
 }
 
@@ -38,9 +39,9 @@ enum Kept {
     One(Vec<u8>),
 }
 
-/// From now on this thread keeps the buffer that it last released, and its next call takes it. That
-/// buffer is in the CPU's cache. The pool might hand out another thread's buffer, and every line of
-/// it would come from another CPU.
+/// Makes this thread keep the buffer that it releases, so that its next call takes the same one.
+/// That buffer is in the CPU's cache. The pool might hand out another thread's buffer, and every
+/// line of it would come from another CPU's cache.
 pub(crate) fn keep_one() {
     KEPT.set(Kept::Room);
 }
@@ -109,7 +110,7 @@ fn pool() -> Option<MutexGuard<'static, Pool>> {
     })
 }
 
-/// Bytes that large messages may take at a time, over all connections.
+/// The memory that large messages can take at a time, in bytes over all connections.
 pub(crate) struct Budget(AtomicUsize);
 
 impl Budget {
@@ -117,14 +118,14 @@ impl Budget {
         Arc::new(Self(AtomicUsize::new(bytes)))
     }
 
-    /// Takes a share of `bytes`, which returns when dropped; `None` if less is left.
+    /// Takes a share of `bytes`; `None` if less is left. Dropping the share returns it.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(bytes)).ok()?;
         Some(Share { budget: Arc::clone(self), bytes })
     }
 }
 
-/// Part of a budget, which returns when dropped.
+/// Part of a budget. Dropping it returns it to the budget.
 pub(crate) struct Share {
     budget: Arc<Budget>,
     bytes: usize,
@@ -143,7 +144,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Takes at least `len` bytes, of any content.
+    /// Takes a buffer of at least `len` bytes, with any content.
     pub(crate) fn take(len: usize) -> Self {
         let size = (len.max(FIRST_READ_BYTES) - SLACK).next_power_of_two() + SLACK;
         let Some(class) = class_of(size) else { return Self { bytes: vec![0; len], share: None } };

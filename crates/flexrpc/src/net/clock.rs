@@ -1,5 +1,5 @@
 //! The clock in the state machines' unit. Reading it takes about a hundredth of a small call's
-//! time, so callers pass a time on while it is still good.
+//! time, so callers use a reading again while it is recent enough.
 
 use crate::proto::Micros;
 use crate::sync;
@@ -24,7 +24,7 @@ pub(crate) fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
-/// The same time in the standard library's clock.
+/// The time `at` in the standard library's clock.
 pub(crate) fn instant(at: Micros) -> Option<std::time::Instant> {
     sync::instant(at)
 }

@@ -1,4 +1,4 @@
-//! Sockets: buffers, frames as they arrive, waiting. Used by both sides.
+//! Sockets: their buffers, the frames that arrive, and waiting. Both sides use this.
 
 pub(crate) mod buffer;
 pub(crate) mod clock;

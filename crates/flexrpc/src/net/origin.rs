@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The source of connections, for the shares of a server's clients: on loopback a user of this host,
-/// since every user can take any of its addresses; else an address.
+/// The source of a connection. A server's limits give each origin a share. On loopback it is a user
+/// of this host, since every user can use any loopback address; otherwise an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A user of this host, by number.
@@ -20,8 +20,8 @@ impl Origin {
         user.map_or_else(|| Self::of_address(address), Self::LocalUser)
     }
 
-    /// The origin of an address without a known local user. All loopback addresses are one: a local
-    /// program may pick any of 127.0.0.0/8.
+    /// The origin of an address without a known local user. All loopback addresses are one origin,
+    /// since a local program can use any of 127.0.0.0/8.
     pub fn of_address(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             loopback if loopback.is_loopback() => Ipv4Addr::LOCALHOST.into(),

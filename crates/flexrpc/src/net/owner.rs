@@ -11,21 +11,21 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-/// The user who owns the other end of a connection that was accepted from `address`, in this network
-/// namespace. None if that end isn't on loopback, if the kernel has no such established socket, if no
-/// process holds it any more, or if its user has no number here. Ask while the connection is new: a
-/// process may pass its socket on.
+/// The user who owns the other end of a connection that was accepted from `address`, in this
+/// network namespace. `None` if that end isn't on loopback, if the kernel has no such established
+/// socket, if no process holds it any more, or if its user has no number in this user namespace.
+/// Ask while the connection is new, since a process can pass its socket on.
 ///
 /// # Errors
-/// The kernel can't be asked.
+/// A system call fails, or the kernel's answer can't be understood.
 pub fn local_user(connection: impl AsFd, address: SocketAddr) -> io::Result<Option<u32>> {
     if !address.ip().to_canonical().is_loopback() {
         return Ok(None);
     }
     let Ok(local) = SocketAddr::try_from(rustix::net::getsockname(&connection)?) else { return Ok(None) };
     let Some(found) = established(address, local)? else { return Ok(None) };
-    // A connection that was reset before the server accepted it still has its bytes, but its
-    // addresses are free. The found socket may belong to another user.
+    // A connection that was reset before the server accepted it still delivers its bytes, but its
+    // addresses are free again. So the socket that was found may belong to another user.
     if rustix::net::getpeername(&connection).is_err() {
         return Ok(None);
     }
@@ -64,8 +64,8 @@ const STATE_AT: usize = 16 + 1;
 const USER_AT: usize = 16 + 64;
 const INODE_AT: usize = 16 + 68;
 
-/// Asks for the one established TCP socket between these two addresses. The
-/// kernel's table of established sockets has no pair of addresses twice.
+/// Asks for the one established TCP socket between these two addresses. The kernel's table of
+/// established sockets has each pair of addresses at most once.
 fn established(own: SocketAddr, remote: SocketAddr) -> rustix::io::Result<Option<Socket>> {
     let netlink = rustix::net::socket_with(
         AddressFamily::NETLINK,
@@ -181,7 +181,7 @@ mod tests {
             rustix::net::connect(&socket, &to).unwrap();
             TcpStream::from(socket)
         };
-        // An address of its own, so that nobody takes the port between the two sockets.
+        // Use a separate address, so that no other program takes the port between the two sockets.
         let first = connect_from("127.66.0.1:0".parse().unwrap());
         let from = first.local_addr().unwrap();
         rustix::net::sockopt::set_socket_linger(&first, Some(Duration::ZERO)).unwrap();

@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 /// A callee's address and transport.
 pub(crate) type Callee = (SocketAddr, Transport);
 
-/// The handles of all of a client's threads.
+/// The idle handles of a client, for all of its threads.
 pub(crate) struct Handles<T>(Mutex<Pool<T>>);
 
 impl<T> Handles<T> {
@@ -25,8 +25,8 @@ impl<T> Handles<T> {
         self.pool().check_out(callee)
     }
 
-    /// Takes a handle back if it is still usable. If its connection terminated abnormally, the pool
-    /// closes all handles to its callee (section IV.B).
+    /// Takes a handle back; `None` if it isn't usable. If its connection terminated abnormally, the
+    /// pool closes all handles to its callee (section IV.B).
     pub(crate) fn give_back(&self, callee: Callee, handle: Option<T>, broke: bool) {
         let mut pool = self.pool();
         let mut closed = if broke { pool.invalidate(callee) } else { Vec::new() };
@@ -51,7 +51,7 @@ impl<T> Handles<T> {
     }
 }
 
-/// Idle handles of a client, or of a callee that passes chains on.
+/// Idle handles of a client, or idle connections of a callee that passes chain calls on.
 pub(crate) struct Pool<T> {
     most: usize,
     count: usize,
@@ -65,8 +65,8 @@ impl<T> Pool<T> {
         Self { most, count: 0, clock: 0, idle: HashMap::new() }
     }
 
-    /// Takes the callee's most recently used handle: its state is warm. The others grow old enough
-    /// to be closed.
+    /// Takes the callee's most recently used handle: its state is in the CPU's caches. Handles that
+    /// aren't needed stay unused, and so get evicted.
     pub(crate) fn check_out(&mut self, callee: Callee) -> Option<T> {
         let handles = self.idle.get_mut(&callee)?;
         let (_, handle) = handles.pop_back()?;
@@ -77,7 +77,7 @@ impl<T> Pool<T> {
         Some(handle)
     }
 
-    /// Takes a handle back. Returns the handle that this evicts.
+    /// Takes a handle back. Returns the handle that it evicts for this, if any.
     pub(crate) fn check_in(&mut self, callee: Callee, handle: T) -> Option<T> {
         if self.most == 0 {
             return Some(handle);

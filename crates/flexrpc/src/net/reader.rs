@@ -12,27 +12,27 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes that are checked at once: few enough for the cache, and enough that calls are rare.
+/// Bytes whose checksum is computed at once: few enough for the cache, and enough for few calls.
 const SLICE_BYTES: usize = 256 << 10;
 
-/// Largest payload that is copied out, so that the reader keeps its buffer: cheaper than a trip to
-/// the pool.
+/// Largest payload that is copied out of its buffer, in bytes. The reader can then reuse the
+/// buffer, which is cheaper than getting one from the pool.
 const COPIED_BYTES: usize = 4 << 10;
 
-/// Largest beginning of a pausing message that costs no budget: a head comes in two segments now
-/// and then. For all connections that are allowed by default, it is 64 MiB.
+/// Largest beginning of a paused message that costs no budget, since a head sometimes arrives in
+/// two segments. For as many connections as the default limit allows, this is 128 MiB.
 pub(crate) const STASHED_FREE: usize = 4 << 10;
 
-/// Up to this size the reader allocates a frame's claimed size at once, which saves copies. Beyond
-/// it, the buffer doubles as bytes arrive. The size equals the bytes that must arrive in the time
-/// that a small message has to become whole.
+/// Up to this size the reader allocates a frame's announced size at once, which saves copies.
+/// Beyond it, the buffer doubles as bytes arrive. It is the number of bytes that must arrive in the
+/// time that a small message has to become whole.
 const CLAIMED_BYTES: usize = STALL_BYTES + SLACK;
 
 /// A whole frame.
 pub(crate) struct Frame {
     pub(crate) head: Head,
     buffer: Buffer,
-    /// Whether the payload's checksum holds.
+    /// Whether the payload's checksum is right.
     pub(crate) intact: bool,
     /// The time at which the head was complete; deadlines count from it.
     pub(crate) arrived: Micros,
@@ -96,7 +96,8 @@ impl Frame {
         self.head.has(flags::AUTHENTIC) && key.verify(&[covered], tag)
     }
 
-    /// The payload in memory of its own; also the buffer, if the payload was copied out.
+    /// The payload, independent of this frame; also the buffer, if the payload was copied out of
+    /// it.
     #[inline]
     pub(crate) fn into_payload(self) -> (Bytes, Option<Buffer>) {
         if self.head.payload_len == 0 {
@@ -121,7 +122,7 @@ impl Frame {
     }
 }
 
-/// Assembles frames. It holds no buffer between frames unless it gets one back.
+/// Assembles frames. Between frames, it holds a buffer only if it got one back.
 pub(crate) struct Reader {
     buffer: Option<Buffer>,
     /// Bytes that have arrived.
@@ -129,21 +130,21 @@ pub(crate) struct Reader {
     head: Option<Head>,
     /// Whether a head has ever arrived.
     spoke: bool,
-    /// The time at which the head was complete, or at which its last piece so far arrived.
+    /// The time at which the head was complete, or before that, at which its latest piece arrived.
     arrived: Micros,
     running: Running,
     /// Payload bytes that the running checksum covers.
     checked: usize,
     /// Largest accepted payload.
     limit: usize,
-    /// The budget for frames beyond a first read.
+    /// The memory budget for frames that exceed a first read.
     budget: Option<Arc<Budget>>,
-    /// The beginning of a frame whose rest is slow.
+    /// The beginning of a frame that arrives slowly.
     stash: Vec<u8>,
     /// The stash's share of the budget.
     stashed: Option<Share>,
-    /// Size of the last frame's buffer. The next frame probably has the same size, and a buffer
-    /// that fits at once saves a copy.
+    /// Size of the latest frame. The next frame probably has the same size, and a buffer that is
+    /// large enough at once saves a copy.
     expected: usize,
 }
 
@@ -154,9 +155,9 @@ pub(crate) enum ReadError {
     Closed,
     /// The bytes aren't a frame, so the next frame's beginning is unknown.
     Frame,
-    /// A payload above the limit, with its head.
+    /// The payload is larger than the limit. Holds the frame's head.
     TooLarge(Box<Head>),
-    /// No memory is free for the frame.
+    /// The budget has no memory left for the frame. Holds the frame's head.
     NoRoom(Box<Head>),
 }
 
@@ -201,7 +202,7 @@ impl Reader {
         self.end > 0
     }
 
-    /// The same; memory for large frames comes from a budget.
+    /// As [`Reader::new`], but memory for large frames comes from a budget.
     pub(crate) fn with_budget(limit: usize, budget: Arc<Budget>) -> Self {
         Self { budget: Some(budget), ..Self::new(limit) }
     }
@@ -248,16 +249,16 @@ impl Reader {
         self.buffer.take().unwrap_or_else(|| Buffer::take(len))
     }
 
-    /// Takes the arrived bytes if they don't begin with a frame: the buffer and the number of
-    /// bytes. Another protocol may understand them. The reader starts again.
+    /// Takes the arrived bytes, for another protocol, if the connection doesn't begin with a frame.
+    /// Returns the buffer and the number of bytes. The reader then starts again.
     pub(crate) fn take_foreign(&mut self) -> Option<(Buffer, usize)> {
         let buffer = self.buffer.take_if(|_| !self.spoke)?;
         let end = std::mem::take(&mut self.end);
         (!buffer.as_ref()[..end].starts_with(&MAGIC)).then_some((buffer, end))
     }
 
-    /// Returns the buffer to the pool: a waiting connection holds no more memory than it has sent.
-    /// `false` if the budget for paused messages is used up.
+    /// Returns the buffer to the pool: a connection that waits holds only as much memory as it has
+    /// sent bytes. `false` if the budget for paused messages is used up.
     pub(crate) fn release(&mut self) -> bool {
         let (begun, first) = (self.end > 0, FIRST_READ_BYTES);
         // A large frame that has begun keeps its buffer: the budget already covers it.
@@ -290,7 +291,7 @@ impl Reader {
         self.buffer = Some(buffer);
     }
 
-    /// Receives once by `recv`. Returns a frame if one is whole, and `Nothing` if nothing has
+    /// Receives once by `recv`. Returns the frame if it is whole, and `Nothing` if no bytes have
     /// arrived.
     #[inline]
     pub(crate) fn read(
@@ -307,7 +308,7 @@ impl Reader {
         }
         let Some(buffer) = &mut self.buffer else { return Ok(Read::Nothing) };
         let room = &mut buffer.as_mut()[self.end..];
-        // A payload of a slice's size shouldn't need a second receive because of its head's length.
+        // The head mustn't make a payload of a slice's size need a second receive.
         let most = if room.len() <= SLICE_BYTES + buffer::SLACK { room.len() } else { SLICE_BYTES };
         match recv(&mut room[..most]) {
             Ok(None) => return Ok(Read::Nothing),
@@ -323,11 +324,11 @@ impl Reader {
         Ok(self.parse()?.map_or(Read::More, Read::Frame))
     }
 
-    /// The same, for bytes that arrived earlier.
+    /// Parses bytes that arrived together with the previous frame.
     #[inline(never)]
     fn parse_ahead(&mut self) -> Result<Option<Frame>, ReadError> {
         if self.head.is_none() {
-            // A frame sent ahead counts as arriving when its turn comes.
+            // Count a frame that came with the previous one as arriving only when its turn comes.
             self.arrived = clock::now();
         }
         self.parse()
@@ -373,7 +374,8 @@ impl Reader {
         Ok(Some(Frame { head, buffer: whole, intact, arrived: self.arrived }))
     }
 
-    /// Continues a frame that isn't whole: checks the arrived bytes and makes room for more.
+    /// Continues a frame that isn't whole: adds arrived bytes to the checksum, and makes room for
+    /// more.
     #[inline(never)]
     fn go_on(&mut self, head: Head, frame_len: usize) -> Result<(), ReadError> {
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
@@ -399,7 +401,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The payload's checksum, given the part that hasn't been checked.
+    /// The payload's checksum, with the part that isn't in the running checksum yet.
     #[inline(never)]
     fn checksum_with(&self, last: &[u8]) -> u32 {
         let mut running = self.running;
@@ -407,7 +409,8 @@ impl Reader {
         running.value()
     }
 
-    /// Checks the arrived part of the payload, so that less is left to check at the end.
+    /// Adds the arrived part of the payload to the running checksum, so that less work is left at
+    /// the end.
     pub(crate) fn check(&mut self) {
         if let (Some(head), Some(buffer)) = (&self.head, &self.buffer) {
             let payload = &buffer.as_ref()[head.head_len()..self.end.max(head.head_len())];
@@ -433,7 +436,7 @@ impl Reader {
 pub(crate) enum Read {
     /// A whole frame.
     Frame(Frame),
-    /// Some bytes; more may be waiting.
+    /// Some bytes arrived, but not the whole frame. More may be waiting.
     More,
     /// No bytes are waiting.
     Nothing,

@@ -1,5 +1,5 @@
-//! System calls on sockets. All transfers are non-blocking by flag, so one descriptor serves
-//! spinning, blocking and epoll alike.
+//! System calls on sockets. A flag of each transfer says whether it blocks, so one descriptor
+//! serves spinning, blocking and epoll alike.
 
 use crate::net::clock;
 use crate::proto::Micros;
@@ -15,23 +15,23 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Requested size of UDP socket buffers; the kernel may grant less. At its default of 212,992
-/// bytes, the throughput of four callers of 60 KB collapses.
+/// Requested size of UDP socket buffers; the kernel may grant less. With the kernel's default of
+/// 212,992 bytes, the throughput of four callers that send 60 KB each collapses.
 pub(crate) const UDP_BUFFER_BYTES: usize = 4 << 20;
 
-/// Connections that may wait to be accepted: a burst of a cluster's size.
+/// Most connections that wait to be accepted: all callers of a cluster may connect at once.
 const BACKLOG: i32 = 4096;
 
 /// Congestion control of a connection within a host. Such a connection loses no packets that
 /// slowing down would save. BBR, the default of many systems, paces it nevertheless, by timers and
-/// at a rate that it measured once. A call of 1 MiB took up to 1.8 times as long, for a
-/// connection's whole life. Reno is in every kernel, and any process may use it.
+/// at a rate that it measured once. With BBR, a call of 1 MiB took up to 1.8 times as long, for as
+/// long as the connection lived. Reno is in every kernel, and any process may use it.
 const CONGESTION_WITHIN_A_HOST: &str = "reno";
 
-/// Slices that are gathered without allocating: a frame's, with an argument in a few pieces.
+/// Most slices that are gathered without an allocation: a frame with an argument in a few pieces.
 const FEW_SLICES: usize = 8;
 
-/// Slices that the kernel gathers at once (`IOV_MAX`, Linux' uio(7)).
+/// Most slices that the kernel gathers at once (`IOV_MAX`, Linux' uio(7)).
 const MOST_SLICES: usize = 1024;
 
 /// Receives available bytes; `None` if there are none. Zero bytes mean the end.
@@ -150,7 +150,7 @@ fn send_rest(
     }
 }
 
-/// The slices behind the first `sent` bytes, without empty ones.
+/// The slices after the first `sent` bytes, without empty ones.
 pub(crate) fn without_first<'a>(slices: &[&'a [u8]], mut sent: usize) -> Vec<&'a [u8]> {
     let left = slices.iter().filter_map(|slice| {
         let skip = sent.min(slice.len());
@@ -190,7 +190,7 @@ fn family(address: SocketAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-/// Connects until `deadline`.
+/// Connects. Times out at `deadline`.
 pub(crate) fn connect_tcp(callee: SocketAddr, deadline: Option<Micros>) -> io::Result<OwnedFd> {
     let fd = begin_connect_tcp(callee)?;
     if !wait(&fd, PollFlags::OUT, deadline)? {
@@ -219,20 +219,20 @@ pub(crate) fn finish_connect_tcp(fd: impl AsFd) -> io::Result<()> {
 /// Longest pause between probes that the kernel takes, in seconds (`MAX_TCP_KEEPIDLE`).
 const LONGEST_PROBE_S: u64 = 32_767;
 
-/// Lets the kernel probe the peer's host, and end the connection after `silence` without an
-/// acknowledgement: in whole seconds, two at least. The kernel also ends it if bytes have waited
-/// that long for room at the peer.
+/// Makes the kernel probe the peer's host, and end the connection after `silence` without an
+/// acknowledgement: in whole seconds, at least two. The kernel also ends it if the peer has made no
+/// room for waiting bytes for so long.
 pub(crate) fn notice_silence(fd: impl AsFd, silence: Duration) -> io::Result<()> {
     let half = Duration::from_secs((silence.as_secs() / 2).clamp(1, LONGEST_PROBE_S));
     sockopt::set_socket_keepalive(&fd, true)?;
     sockopt::set_tcp_keepidle(&fd, half)?;
     sockopt::set_tcp_keepintvl(&fd, half)?;
-    // This timeout applies to probes too: their number doesn't count then.
+    // This timeout also ends unanswered probes. The kernel then ignores their maximum number.
     let silence = (2 * half).max(silence).as_millis();
     Ok(sockopt::set_tcp_user_timeout(&fd, i32::try_from(silence).unwrap_or(i32::MAX).unsigned_abs())?)
 }
 
-/// Lets small messages leave at once, and receives block.
+/// Makes small messages leave at once, and makes receives block.
 pub(crate) fn prepare_tcp(fd: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&fd, false)?;
     sockopt::set_tcp_nodelay(&fd, true)?;
@@ -291,7 +291,7 @@ pub(crate) fn local_address(fd: &OwnedFd) -> io::Result<SocketAddr> {
     Ok(rustix::net::getsockname(fd)?.try_into()?)
 }
 
-/// Sets the sleep of [`recv`]. Zero would mean for ever, so the least is a microsecond.
+/// Sets how long [`recv`] sleeps at most. Zero would mean for ever, so the least is a microsecond.
 pub(crate) fn set_recv_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<()> {
     let timeout = timeout.max(Duration::from_micros(1));
     Ok(sockopt::set_socket_timeout(fd, sockopt::Timeout::Recv, Some(timeout))?)

@@ -1,7 +1,8 @@
 //! Short spinning before sleeping. If an answer comes within microseconds, falling asleep and
-//! waking up take half of a call's time (0.45 of a bare ping-pong on two CPUs). Spinning always
-//! yields: on one CPU the peer must run (2.3–2.5 without yielding). Spinning that doesn't pay stops
-//! by itself.
+//! waking up take half of a call's time: with spinning, a call on two CPUs takes 0.45 of the time
+//! of a bare blocking ping-pong (`examples/pingpong.rs`). Spinning always yields, since on one CPU
+//! the peer must run: without yielding, a call there takes 2.3 to 2.5 of that time. Spinning that
+//! doesn't pay stops by itself.
 
 use crate::net::clock;
 use crate::proto::Micros;
@@ -10,25 +11,26 @@ use std::time::Duration;
 /// Default length of a spin: the measured optimum. Longer spins gain little.
 pub const SPIN: Duration = Duration::from_micros(20);
 
-/// Spinning would have paid for a wait shorter than this many spins.
+/// If a sleep is shorter than this many spins, spinning would have paid.
 const WORTH: Micros = 2;
 
-/// Failures in a row after which spinning stops, until waits get short again.
+/// Number of unsuccessful spins in a row after which spinning stops, until sleeps get short again.
 const PATIENCE: u8 = 4;
 
-/// After a yield that takes this many spins' length, another thread was computing: the machine is
-/// busy. A sleeper then wakes up sooner than a yielding thread gets its turn. With a quarter of a
-/// spin, other threads' brief work stopped spinning on two CPUs: 0.73 instead of 0.40 of a bare
-/// ping-pong of 16 KB over UDP.
+/// A wait is robbed if one of its yields takes this many spins' length: another thread was
+/// computing, so the machine is busy. A sleeper then wakes up sooner than a yielding thread gets
+/// its turn. A limit of a quarter of a spin is too low: other threads' brief work stopped the
+/// spinning on two CPUs, and calls of 16 KB over UDP took 0.73 of a bare ping-pong's time, instead
+/// of 0.40.
 const ROBBED: Micros = 3;
 
-/// If the yield brought the answer, the peer itself may have computed. Then a wait counts as robbed
-/// only from a time slice (a millisecond) on.
+/// The same limit for a yield after which the answer is there: the peer itself may have been
+/// computing. With the default spin it is a time slice (a millisecond).
 const ROBBED_YET_SERVED: Micros = 50;
 
-/// Number of waits that sleep after a robbed wait. It doubles with each further one, up to the
-/// second number, and halves after as many spins that paid. Without the halving, one busy moment
-/// cost calls of 16 KB half their speed for good.
+/// Least and most number of waits that sleep after a robbed wait. Each further robbed wait doubles
+/// the number. As many successful spins halve it. Without the halving, one busy moment halved the
+/// speed of 16 KB calls for good.
 const PENANCE: (u32, u32) = (16, 4096);
 
 /// Spins while it pays.
@@ -36,10 +38,11 @@ const PENANCE: (u32, u32) = (16, 4096);
 pub(crate) struct Spinner {
     longest: Micros,
     credit: u8,
-    /// Waits that will still sleep, and the number that the next robbed wait adds.
+    /// The number of next waits that will sleep, and the number that will sleep after the next
+    /// robbed wait.
     penance: u32,
     next_penance: u32,
-    /// Spins that paid since `next_penance` last changed.
+    /// Successful spins since `next_penance` last changed.
     paid: u32,
     looked: Micros,
 }
@@ -97,7 +100,7 @@ impl Spinner {
         self.paid = 0;
     }
 
-    /// The time of its last look at the clock, just before the last attempt.
+    /// The latest time that the spinner read, just before the latest attempt.
     pub(crate) fn looked(&self) -> Micros {
         self.looked
     }

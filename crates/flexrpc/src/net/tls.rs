@@ -14,7 +14,7 @@ use rustls::{AlertDescription, ClientConnection, Connection, ServerConnection};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::Range;
 
-/// Bytes that are encrypted at once: they fit the cache, and go out in one write.
+/// Bytes that are encrypted at once: few enough for the cache, and for one write.
 const CHUNK_BYTES: usize = 128 << 10;
 
 /// TLS's content type of a handshake, the first byte of a connection. As the first byte of an ONC
@@ -24,8 +24,8 @@ pub(crate) const FIRST_BYTE: u8 = 0x16;
 /// One end of a connection.
 pub(crate) struct Stream {
     connection: Connection,
-    /// Ciphertext that has arrived but isn't decrypted, and its place in the buffer. The library
-    /// itself would receive 4 KiB at a time.
+    /// Ciphertext that has arrived but isn't decrypted, and its place in the buffer. Rustls itself
+    /// would receive 4 KiB at a time.
     arrived: Option<(Buffer, Range<usize>)>,
     /// Bytes that were encrypted but not yet reported as sent: a part of their ciphertext waits for
     /// room.
@@ -71,7 +71,8 @@ impl Stream {
             match self.connection.reader().read(into) {
                 Ok(len) => return Ok(Some(len)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The peer closed without an alert. A truncated frame is noticed anyway.
+                // The peer closed the connection without TLS's alert. The reader notices if a frame
+                // was cut off.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Some(0)),
                 Err(error) => return Err(error),
             }
@@ -82,7 +83,7 @@ impl Stream {
     }
 
     /// Sends as much as fits; `None` if nothing does. After `None` the caller must offer the same
-    /// bytes again: a part of them may be under way.
+    /// bytes again: a part of their ciphertext may have left.
     pub(crate) fn try_send(&mut self, fd: BorrowedFd<'_>, slices: &[&[u8]]) -> io::Result<Option<usize>> {
         if self.connection.is_handshaking() {
             while self.connection.is_handshaking() && self.fill(fd, &mut |into| socket::try_recv(fd, into))? {
@@ -118,8 +119,8 @@ impl Stream {
         Ok(self.connection.wants_write())
     }
 
-    /// Whether there is work that the socket doesn't announce: bytes to take that have arrived or
-    /// were decrypted, or ciphertext to send.
+    /// Whether there is work that the socket's readiness doesn't show: bytes to read that have
+    /// arrived or were decrypted, or ciphertext to send.
     pub(crate) fn has_more(&mut self) -> bool {
         self.arrived.is_some() || self.connection.wants_write() || matches!(self.plaintext(), Ok(1..))
     }
@@ -135,7 +136,7 @@ impl Stream {
         }
     }
 
-    /// The failure, as the refusal of a client's call.
+    /// The failure, as the refusal that a client's call gets.
     pub(crate) fn failure(&self) -> Option<Refusal> {
         self.failure
     }
@@ -144,13 +145,13 @@ impl Stream {
         Ok(self.connection.process_new_packets()?.plaintext_bytes_to_read())
     }
 
-    /// Takes in more ciphertext; `false` if none has arrived.
+    /// Decrypts more ciphertext; `false` if none has arrived.
     fn fill(
         &mut self,
         fd: BorrowedFd<'_>,
         source: &mut impl FnMut(&mut [u8]) -> io::Result<Option<usize>>,
     ) -> io::Result<bool> {
-        // The peer may be waiting for these bytes, so they go first.
+        // First send what is waiting, since the peer may need it before it sends.
         self.flush(fd)?;
         let (buffer, mut left) = match self.arrived.take() {
             Some(arrived) => arrived,
@@ -295,7 +296,7 @@ mod tests {
                 Some(more) => sent += more,
                 None => {
                     refused += 1;
-                    // The sender does nothing meanwhile.
+                    // The sender does nothing during this.
                     drain(&mut far, &mut arrived, sent);
                     assert!(arrived.len() >= sent, "{sent} reported, {} arrived", arrived.len());
                     assert!(arrived.len() < data.len(), "the last byte isn't reported yet");

@@ -1,4 +1,4 @@
-//! The transport of frames: a socket, plain or under TLS. One thread at a time transfers bytes;
+//! A socket that transports frames, plain or under TLS. One thread at a time transfers bytes;
 //! others only inspect the state.
 
 use crate::net::socket::{self, Sent};
@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// Protection of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Security {
-    /// None.
+    /// No protection.
     Plain,
-    /// By TLS.
+    /// TLS.
     Encrypted,
     /// TLS, and the peer has shown a trusted certificate.
     Certified,
@@ -33,7 +33,7 @@ struct Tls {
     stream: Mutex<Stream>,
 }
 
-/// Out of line, so that plain connections don't pay for it.
+/// These functions aren't inlined, so that they cost plain connections nothing.
 impl Tls {
     #[inline(never)]
     fn try_recv(&self, fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<usize>> {
@@ -116,7 +116,7 @@ impl Wire {
         }
     }
 
-    /// As [`socket::try_send`]. After `None` the caller must offer the same bytes again.
+    /// As [`socket::try_send`]. After `None` the caller must next offer the same bytes.
     #[inline]
     pub(crate) fn try_send(&self, slices: &[&[u8]]) -> io::Result<Option<usize>> {
         match self.tls.get() {

@@ -29,7 +29,7 @@ impl Book {
         }
     }
 
-    /// Checks that each number below `count` is in the book once, as done or refused.
+    /// Checks that the book has each number below `count` exactly once, as done or refused.
     fn is_complete(&self, count: usize) {
         let entries = self.entries.lock().unwrap();
         let mut all = [&entries.done[..], &entries.refused].concat();
@@ -40,7 +40,7 @@ impl Book {
 
 struct Task {
     number: usize,
-    /// The task ends only after so many have begun.
+    /// The task ends only after this many tasks have begun.
     company: usize,
     book: Arc<Book>,
 }
@@ -128,7 +128,7 @@ fn a_queue_that_is_closed_is_worked_off() {
             let workers = Arc::clone(&workers);
             thread::spawn(move || workers.close())
         };
-        // Before or after the closing.
+        // This happens before or after the closing.
         workers.submit(tasks(2..3, &book));
         closer.join().unwrap();
         book.wait_for(3);

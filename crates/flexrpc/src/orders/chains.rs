@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const ECHO: Procedure = Procedure::new(1, 1, 1);
 
-/// Waits until the test lets it go.
+/// A procedure that waits until the test lets it go.
 const STAY: Procedure = Procedure::new(1, 1, 2);
 
 /// The caller's sessions at this callee and at the next.
@@ -39,7 +39,7 @@ struct Service {
     freed: Condvar,
 }
 
-/// A callee with one more behind it.
+/// A callee in a chain, with one more callee behind it.
 struct Callee {
     workers: Arc<Workers>,
     forwarding: Threads,
@@ -52,7 +52,7 @@ impl Callee {
     fn start(most_workers: usize) -> Self {
         let limits = WorkerLimits { least: 1, most: most_workers, dormant: Duration::from_secs(1) };
         let options = ServerOptions { workers: limits, spin: Duration::ZERO, ..ServerOptions::default() };
-        // Finite deadlines only where a claim is about them.
+        // These waits are endless, except in tests that are about them.
         let (chain_wait, message_stall) = (Duration::MAX, Duration::MAX);
         let core = Arc::new(Core::new(ServerOptions { chain_wait, message_stall, ..options }));
         core.admission.open_session(SESSIONS[0], clock::now()).unwrap();
@@ -133,7 +133,7 @@ impl Callee {
         self.workers.stop();
         while !self.workers.threads.wait(Duration::from_secs(1)) {}
         self.workers.close_all();
-        // Messages that arrive after the forwarder's end go with the server.
+        // Messages that arrive after the forwarder's end are lost with the server.
         while self.workers.chains.adopted.take_one().is_some() {}
         let mut executed = self.service.executed.lock().unwrap().clone();
         executed.sort_unstable();
@@ -162,7 +162,7 @@ struct Caller {
 impl Caller {
     fn new(stream: TcpStream) -> Self {
         stream.set_nonblocking(true).unwrap();
-        // The model doesn't cover delays by the kernel's clock.
+        // Shuttle can't model the delays of Nagle's algorithm.
         stream.set_nodelay(true).unwrap();
         Self { stream, bytes: Vec::new() }
     }
@@ -196,7 +196,7 @@ impl Caller {
         }
     }
 
-    /// The outcomes in the answer, here and behind; none if the call is refused.
+    /// The outcomes in the answer, of this callee and the next; empty if the call is refused.
     fn outcomes(&mut self) -> Option<Vec<Outcome>> {
         let (head, payload) = self.frame()?;
         match head.kind {

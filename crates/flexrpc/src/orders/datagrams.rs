@@ -1,4 +1,4 @@
-//! The receivers of datagrams: receiving, parked, and the standby.
+//! The receivers of datagrams: those that receive, those that are parked, and the standby.
 
 use super::in_any_order_with_sockets;
 use crate::net::{clock, socket};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const ECHO: Procedure = Procedure::new(1, 1, 1);
 
-/// Waits until another call of it runs too.
+/// A procedure that waits until another call of it is running, too.
 const MEET: Procedure = Procedure::new(1, 1, 2);
 
 const SESSION: SessionId = SessionId([1; 16]);

@@ -12,7 +12,7 @@ fn callee(port: u16) -> Callee {
     (([127, 0, 0, 1], port).into(), Transport::Tcp)
 }
 
-/// The state of all handles, in the test's own lock, which no schedule sees.
+/// The state of all handles. It has locks of the standard library, which shuttle doesn't schedule.
 #[derive(Default)]
 struct Ledger {
     made: AtomicUsize,
@@ -118,7 +118,7 @@ fn a_broken_handle_takes_all_idle_ones_of_its_callee_and_no_others() {
             })
             .into();
         callers.into_iter().for_each(|caller| caller.join().unwrap());
-        // The pool can hold at most a handle that was returned after the break.
+        // Only the other caller's handle can be left, if it was returned after the break.
         let left: Vec<_> = std::iter::from_fn(|| handles.check_out(callee(1))).collect();
         assert!(left.len() <= 1, "{} are left", left.len());
         assert!(handles.check_out(callee(2)).is_some(), "another callee's");

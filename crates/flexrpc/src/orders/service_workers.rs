@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const ECHO: Procedure = Procedure::new(1, 1, 1);
 
-/// Waits until another call of it runs too.
+/// A procedure that waits until another call of it is running, too.
 const MEET: Procedure = Procedure::new(1, 1, 2);
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! A callee's session (section IV.D), wanted by several callers at once.
+//! A callee's session (section IV.D), which several callers need at once.
 
 use super::in_any_order;
 use crate::client::session::{Place, Session};
@@ -9,7 +9,8 @@ use crate::sync::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A session trusted for longer than the model's waits, of a minute each, may take.
+/// A session that stays trusted for longer than all waits in the model together, of which each
+/// takes a minute.
 fn made() -> Session {
     let terms = Terms { payload_bytes: 1, session_idle_ms: u32::MAX };
     let session = Session::new(SessionId([1; 16]), None, terms);

@@ -1,4 +1,4 @@
-//! The turn of calls that leave one after the other.
+//! The turn of calls that leave one after another.
 
 use super::in_any_order;
 use crate::client::turn::Turn;

@@ -1,4 +1,4 @@
-//! Reads the frames that come back for a call.
+//! Reads the frames that a caller receives for its call.
 
 use crate::proto::call::Answer;
 use crate::proto::frame::{Head, Kind};
@@ -6,15 +6,15 @@ use crate::proto::ids::CallId;
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Refusal};
 
-/// Reads an answer to call `id`. `None` if the frame isn't an answer, or is an earlier call's.
-/// If the payload's checksum failed (`intact` is false), the caller sends the call again.
+/// Reads an answer to call `id`. `None` if the frame isn't an answer, or answers another call. If
+/// the payload's checksum failed (`intact` is false), the caller sends the call again.
 #[inline]
 pub fn read(head: &Head, payload: &[u8], intact: bool, id: CallId) -> Option<Answer> {
     if head.id != id && !planted(Planted::AnyAnswerIsMine) {
         return None;
     }
     if !intact {
-        // A repeated call gets the kept answer.
+        // The callee answers a repeated call from its cache.
         return (!head.kind.is_request()).then_some(Answer::SendAgain);
     }
     match head.kind {

@@ -3,11 +3,11 @@
 //! Threat model of the key: an attacker may read, inject, alter, drop and replay packets, but
 //! doesn't hold the key. Then only key holders can have a call executed or forge an answer. Every
 //! frame, payload included, carries an HMAC-SHA256 under a key derived from the cluster key and the
-//! session. A replayed call meets the response cache. The server answers unverified frames without
-//! a tag, if at all, so an attacker can't obtain tags. Key holders trust each other. Anybody on the
-//! path can read the frames: secrecy takes TLS or a private network.
-//! Without a key, only the session id (128 random bits) protects. It stops attackers that can't see
-//! the packets, and no others. Servers without a key listen on loopback by default.
+//! session. A replayed call meets the response cache. If the server answers an unverified frame at
+//! all, its answer has no tag. So an attacker can't obtain tags. Key holders trust each other.
+//! Anybody on the path can read the frames: secrecy needs TLS or a private network. Without a key,
+//! only the session id (128 random bits) protects. It stops only attackers that can't see the
+//! packets. Servers without a key listen on loopback by default.
 
 use crate::proto::frame::{FrameError, TAG_BYTES};
 use crate::proto::ids::SessionId;
@@ -15,12 +15,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
 
-/// Shortest cluster key: what HMAC-SHA256 can use in full (RFC 2104 §3).
+/// Shortest cluster key, in bytes: the output of HMAC-SHA256. RFC 2104 §3 discourages shorter ones.
 pub const KEY_BYTES_MIN: usize = 32;
 
-/// A secret of this many bytes is too short for a key.
+/// The secret is too short for a key. Holds its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a cluster key has at least {KEY_BYTES_MIN} secret random bytes, not {0}")]
+#[error("a cluster key needs at least {KEY_BYTES_MIN} secret random bytes, but this one has {0}")]
 pub struct KeyTooShort(pub usize);
 
 /// A key that all members of a cluster share.
@@ -31,8 +31,7 @@ impl ClusterKey {
     /// A key of at least [`KEY_BYTES_MIN`] secret random bytes.
     ///
     /// # Errors
-    /// The secret has fewer bytes. An empty secret is an error too: it mustn't mean that no key is
-    /// required.
+    /// The secret has fewer bytes. An empty secret is an error too: it mustn't turn off the key.
     pub fn new(secret: &[u8]) -> Result<Self, KeyTooShort> {
         if secret.len() < KEY_BYTES_MIN {
             return Err(KeyTooShort(secret.len()));
@@ -40,7 +39,7 @@ impl ClusterKey {
         Ok(Self(hmac(secret)))
     }
 
-    /// The session's key; [`SessionId::NONE`] for the handshake.
+    /// The session's key. The handshake's is that of [`SessionId::NONE`].
     pub fn of_session(&self, session: SessionId) -> SessionKey {
         let mut mac = self.0.clone();
         mac.update(b"flexrpc 1 session");
@@ -67,7 +66,7 @@ impl SessionKey {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether `tag` is the slices' tag. Takes the same time wherever they differ.
+    /// Whether `tag` is the slices' tag. Takes the same time wherever the tags differ.
     pub fn verify(&self, slices: &[&[u8]], tag: &[u8]) -> bool {
         let mut mac = self.0.clone();
         slices.iter().for_each(|slice| mac.update(slice));

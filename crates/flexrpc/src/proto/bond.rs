@@ -1,4 +1,4 @@
-//! Callers without the cluster's key: by keys of their own, or by none.
+//! Callers without the cluster's key: they have keys of their own, or no key.
 //!
 //! ```text
 //!   Hello, key id, tag by that key ──→ KeyLookup ──→ OwnKey: key, holder
@@ -6,12 +6,12 @@
 //!   Call, tag by key and session ────→ session's Bond ─┘──→ Request::holder
 //! ```
 //!
-//! A session belongs to the key that opened it. The server treats a frame with any other
-//! key's tag as a stranger's, even with the cluster's. So holders can neither call nor
-//! revoke in each other's sessions. Only the handshake names the key; calls don't get longer.
+//! A session belongs to the key that opened it. The server treats a frame with any other key's tag
+//! as a stranger's, even if the tag is by the cluster's key. So holders can neither call nor revoke
+//! in each other's sessions. Only the handshake names the key; calls don't get longer.
 //!
-//! The threat model of the cluster's key ([`super::auth`]) applies to each key by itself. Holders
-//! don't trust each other. A server without the lookup refuses the handshake, and a client
+//! The threat model of the cluster's key ([`super::auth`]) applies to each own key separately.
+//! Holders don't trust each other. A server without the lookup refuses the handshake, and a client
 //! never falls back to another key, so nobody can downgrade a caller.
 
 use crate::proto::auth::{ClusterKey, SessionKey};
@@ -41,22 +41,22 @@ impl KeyId {
 
 /// Finds callers' own keys.
 pub trait KeyLookup: Send + Sync + 'static {
-    /// The key with this id; `None` if it doesn't exist or has ended. Strangers can ask for
-    /// any id, once in each handshake, so the lookup must be cheap and the answer bounded.
+    /// The key with this id; `None` if no key has it, or the key is no longer valid. Strangers can
+    /// ask for any id, once in each handshake. So the lookup must take little time and memory.
     fn find(&self, id: &KeyId) -> Option<OwnKey>;
 }
 
-/// The owner of a key. Services get it with each call, and know its type.
+/// The owner of a key. Services get it with each call and can downcast it to their own type.
 pub trait Holder: Any + Send + Sync {
-    /// Whether the key is still valid. The server asks before each call. If it isn't, the
-    /// server refuses calls, also in open sessions.
+    /// Whether the key is still valid. The server asks before each call. If it isn't, the server
+    /// refuses the call, even in a session that is already open.
     fn is_valid(&self) -> bool;
 }
 
 /// A caller's own key.
 #[derive(Clone)]
 pub struct OwnKey {
-    /// It tags the caller's frames.
+    /// The key that tags the caller's frames.
     pub key: ClusterKey,
     /// The key's owner.
     pub holder: Arc<dyn Holder>,

@@ -18,7 +18,8 @@ pub enum Transport {
 /// When to send a call again.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// UDP: first wait for an answer before sending again. It doubles each time.
+    /// UDP: how long the first transmission waits for an answer before the next one. The wait
+    /// doubles each time.
     pub first_us: Micros,
     /// Longest wait between transmissions.
     pub longest_us: Micros,
@@ -44,7 +45,7 @@ pub enum Answer {
     Executed,
     /// Not executed.
     Refused(Refusal),
-    /// The callee doesn't know, or executed the call and no longer has the answer.
+    /// The callee doesn't know whether it executed the call, or no longer has the answer.
     Doubtful(Doubt),
     /// The payload arrived damaged.
     SendAgain,
@@ -61,7 +62,7 @@ pub enum Step {
     Send,
     /// Reconnect, not before this time, then send.
     Reconnect(Micros),
-    /// Over: the last answer is the call's.
+    /// Over: the latest answer is the call's outcome.
     Answered,
     /// Over: certainly not executed.
     NotExecuted(Refusal),
@@ -76,7 +77,7 @@ pub struct Call {
     transport: Transport,
     policy: RetryPolicy,
     deadline: Option<Micros>,
-    /// Transmissions whose last byte left. The callee may have executed each of them.
+    /// Transmissions whose last byte left. The callee may have executed any of them.
     whole: u32,
     wait_us: Micros,
     send_at: Option<Micros>,
@@ -84,7 +85,7 @@ pub struct Call {
     damaged: u32,
     /// Transmissions in a row for which the host reported a closed port.
     refused: u32,
-    /// `whole` at the host's last report, which counts once for each transmission.
+    /// `whole` at the host's latest report. Of several reports for a transmission, one counts.
     refused_at: u32,
 }
 
@@ -140,7 +141,7 @@ impl Call {
         }
     }
 
-    /// Takes an answer with this call's identifier, whose checksum and tag hold.
+    /// Handles an answer that has this call's identifier, and whose checksum and tag are right.
     #[inline]
     pub fn on_answer(&mut self, answer: Answer, now: Micros) -> Step {
         match answer {
@@ -226,8 +227,8 @@ impl Call {
         self.whole > 0
     }
 
-    /// Microseconds left, for the head; 0 without a deadline. A deadline too far off for the field
-    /// counts as none.
+    /// Microseconds left, for the head; 0 without a deadline. A deadline that is too far off for
+    /// the field counts as none.
     #[inline]
     pub fn time_left_us(&self, now: impl FnOnce() -> Micros) -> u32 {
         match self.deadline {
@@ -261,18 +262,18 @@ impl Call {
     }
 }
 
-/// Whether a refusal proves that the callee executed none of so many transmissions. Most do: the
-/// callee either keeps the refusal as the call's answer, or would give it to every copy. The
+/// Whether a refusal proves that the callee executed none of the call's `transmissions`. Most do:
+/// the callee either keeps the refusal as the call's answer, or would give it to every copy. The
 /// exceptions follow.
 pub(crate) fn is_certain(refusal: Refusal, transmissions: u32, transport: Transport) -> bool {
     match refusal {
-        // An earlier incarnation, or a session since forgotten, may have executed another copy.
-        // Over UDP the network makes copies.
+        // The callee may have executed another copy before it restarted or forgot the session. Over
+        // UDP the network makes copies, too.
         Refusal::UnknownSession => {
             (transmissions <= 1 && transport == Transport::Tcp) || planted(Planted::LostSessionIsNotExecuted)
         }
-        // The callee sends these without checking whether it executed the call. An incarnation with
-        // another key or other limits may have executed another copy.
+        // The callee sends these without checking whether it executed the call. An earlier
+        // incarnation, with another key or other limits, may have executed another copy.
         Refusal::Overloaded | Refusal::TooLarge | Refusal::Unauthenticated | Refusal::TlsRequired => {
             transmissions <= 1 || planted(Planted::UnaskedRefusalIsNotExecuted)
         }

@@ -1,5 +1,5 @@
 //! Delivery chains of serial multicasting (sections III.B and IV.C): the callees in order, and the
-//! certain outcomes of each.
+//! outcomes of the call at each.
 
 use crate::proto::frame::FrameError;
 use crate::proto::ids::{CallId, SessionId};
@@ -8,12 +8,12 @@ use crate::proto::status::{Doubt, Fault, Outcome, Refusal};
 use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
 
-/// One callee of a chain, and the call's identifier there. The caller has a session with each
-/// callee, so the identifier is the caller's own along the whole chain. The caller can ask any
-/// callee directly for the call's outcome.
+/// One callee of a chain, and the call's identifier there. The caller opens a session with each
+/// callee, so the call has another identifier at each of them. The caller can later ask each callee
+/// directly for the call's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// The address at which it listens.
+    /// The callee's address.
     pub callee: SocketAddr,
     /// The call's identifier at this callee.
     pub id: CallId,
@@ -65,12 +65,12 @@ impl Chain {
         }
     }
 
-    /// Checks that the chain may be followed: together with its holder it has at most `longest`
-    /// callees, and none twice. `is_own` recognises the holder's own sessions, which reveal a loop
-    /// through any of its addresses.
+    /// Checks the chain that a callee received: together with this callee it has at most `longest`
+    /// callees, and none twice. `is_own` recognises this callee's own sessions. One in the chain
+    /// reveals a loop, whichever address the chain names.
     ///
     /// # Errors
-    /// [`Refusal::BadChain`].
+    /// [`Refusal::BadChain`]: the chain is too long, has a callee twice, or leads back here.
     pub fn check(&self, longest: usize, is_own: impl Fn(SessionId) -> bool) -> Result<(), Refusal> {
         let repeats = |index: usize, hop: &Hop| {
             self.hops[..index]
@@ -82,7 +82,8 @@ impl Chain {
         if bad { Err(Refusal::BadChain) } else { Ok(()) }
     }
 
-    /// Splits off the next callee. Returns it with the chain that it must pass on.
+    /// Splits off the next callee. Returns it, with the rest of the chain, which it gets. `None` if
+    /// the chain is empty.
     pub fn split(self) -> Option<(Hop, Self)> {
         let mut hops = self.hops.into_iter();
         let next = hops.next()?;
@@ -141,7 +142,7 @@ const FAULT: u16 = 201;
 /// Decodes exactly `count` outcomes; values are slices of `bytes`.
 ///
 /// # Errors
-/// [`FrameError::Malformed`].
+/// [`FrameError::Malformed`]: the bytes aren't exactly `count` outcomes.
 pub fn decode_outcomes(bytes: &Bytes, count: usize) -> Result<Vec<Outcome>, FrameError> {
     let mut outcomes = Vec::with_capacity(count.min(CHAIN_CALLEES_MAX + 1));
     let mut rest: &[u8] = bytes;

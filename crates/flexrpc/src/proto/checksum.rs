@@ -1,5 +1,5 @@
-//! CRC-32C, in place of the paper's CRC32 (section IV.C): it detects more errors and costs half (a
-//! 64 KiB pass 1.6 µs against 3.2).
+//! CRC-32C, in place of the paper's CRC32 (section IV.C): it detects more errors and takes half the
+//! time (1.6 µs instead of 3.2 for 64 KiB).
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -13,7 +13,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// CRC-32C of slices in a row.
+/// CRC-32C of slices, as if they were one.
 #[inline]
 pub fn crc32c_of_slices(slices: &[&[u8]]) -> u32 {
     match slices {

@@ -1,7 +1,7 @@
 //! The variable part of a head: fields of type, length and bytes.
 //!
-//! Types below 128 change the meaning of a frame, so unknown ones are refused. From 128 on a
-//! receiver may ignore them, so later versions can add hints.
+//! Types below 128 change the meaning of a frame, so receivers refuse unknown ones. Types from 128
+//! on are hints, and receivers ignore unknown ones. So later versions can add hints.
 
 use crate::RequestId;
 use crate::proto::auth::{AuthSys, Credentials};
@@ -17,7 +17,7 @@ const FIRST_HINT: u8 = 128;
 const TERMS: u8 = 128;
 const REQUEST: u8 = 129;
 
-/// A random value that proves a handshake to be fresh.
+/// A random value that the answer to a handshake repeats, as proof that the answer is fresh.
 pub type Nonce = [u8; 16];
 
 /// The server's terms, sent in its Welcome.
@@ -38,7 +38,7 @@ pub struct Extension {
     pub chain: Option<Chain>,
     /// Handshake: the nonce.
     pub nonce: Option<Nonce>,
-    /// Handshake: the key of the tag, if it isn't the cluster's.
+    /// Handshake: the id of the key that made the tag, if it isn't the cluster's.
     pub key_id: Option<KeyId>,
     /// Handshake: the server's terms.
     pub terms: Option<Terms>,

@@ -1,4 +1,4 @@
-//! The frame: a head, the payload, and a tag if there is a cluster key.
+//! The frame: a head, the payload, and a tag if the session has a key.
 //!
 //! ```text
 //!  0 magic  4 version  5 kind  6 flags  8 head checksum  12 extension bytes  14 status
@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Numbers are big-endian. One checksum covers head and extension. The other covers the arguments
-//! or the result alone, so all callees of a multicast share it, and a chain passes it on unchanged.
+//! or the result alone. So it is the same for all callees of a multicast, and a chain passes it on
+//! unchanged.
 
 use crate::proto::checksum;
 use crate::proto::ids::{CallId, Procedure, SessionId};
@@ -39,7 +40,8 @@ pub enum Kind {
     Fault = 5,
     /// Server: not executed; the status gives the reason.
     Refused = 6,
-    /// Server: executed or not; the status tells why the server doesn't know.
+    /// Server: it doesn't know whether it executed the call, or no longer has the result; the
+    /// status tells which.
     Doubtful = 7,
     /// Server: the payload arrived damaged; send the call again (section IV.C).
     SendAgain = 8,
@@ -48,7 +50,8 @@ pub enum Kind {
     Pending = 9,
     /// Server: the outcomes of this callee and those behind it in the chain.
     Outcomes = 10,
-    /// Client: if the call hasn't begun, never begin it. Answer with its outcome.
+    /// Client: if the call hasn't begun, never begin it. The server answers with the call's
+    /// outcome.
     Revoke = 11,
 }
 
@@ -79,7 +82,7 @@ impl Kind {
     }
 }
 
-/// Bits of a head.
+/// Bits of a head's `flags`.
 pub mod flags {
     /// A tag follows the payload.
     pub const AUTHENTIC: u16 = 1;
@@ -110,7 +113,7 @@ pub struct Head {
     pub id: CallId,
     /// The called procedure.
     pub procedure: Procedure,
-    /// Microseconds until the caller's deadline; 0 without one. A remaining time and not a point in
+    /// Microseconds until the caller's deadline; 0 without one. This is a duration and no point in
     /// time, since hosts' clocks differ.
     pub time_left_us: u32,
 }
@@ -121,17 +124,17 @@ pub enum FrameError {
     /// The bytes belong to another protocol.
     #[error("not a FlexRPC frame")]
     Magic,
-    /// A version that this end doesn't speak.
-    #[error("frame version {0}, only {VERSION} is understood")]
+    /// A version that this side doesn't support.
+    #[error("unknown frame version {0}: this side supports only version {VERSION}")]
     Version(u8),
     /// The head was damaged on the way.
-    #[error("the head's checksum doesn't hold")]
+    #[error("the head's checksum is wrong")]
     HeadChecksum,
     /// An unknown kind or flag, an extension that is too long or doesn't parse.
     #[error("the head doesn't follow the protocol")]
     Malformed,
     /// The payload was damaged on the way.
-    #[error("the payload's checksum doesn't hold")]
+    #[error("the payload's checksum is wrong")]
     PayloadChecksum,
 }
 
@@ -206,8 +209,8 @@ impl Head {
         [&self.fixed(extension), extension].concat()
     }
 
-    /// Reads a head from the beginning of `bytes`; `None` if it needs more bytes. Stops at the
-    /// first wrong part, so that foreign bytes are refused at once.
+    /// Reads a head from the beginning of `bytes`; `None` if more bytes are needed. Stops at the
+    /// first wrong field, so that bytes of other protocols are refused at once.
     ///
     /// # Errors
     /// The bytes aren't a head.
@@ -255,7 +258,7 @@ impl Head {
     }
 }
 
-/// Checksum of head and extension, with zeroes in the checksum's own place.
+/// Checksum of head and extension, computed with zeroes in the checksum's field.
 #[inline]
 fn head_checksum(fixed: &[u8; HEAD_BYTES], extension: &[u8]) -> u32 {
     match extension {

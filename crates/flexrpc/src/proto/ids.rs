@@ -3,8 +3,8 @@
 use std::fmt;
 
 /// A session between one client and one incarnation of a server: 128 random bits that the server
-/// drew. The paper identifies a caller by address and process id (section IV.D). Both are reused,
-/// and a restarted server would take a retried call for a new one.
+/// drew. The paper identifies a caller by address and process id (section IV.D). But systems reuse
+/// both, and a restarted server would take a retried call for a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -12,13 +12,13 @@ impl SessionId {
     /// No session: the id in a client's messages before it has one.
     pub const NONE: Self = Self([0; 16]);
 
-    /// Marks an id that is being drawn: whether the server must look up the session's bond. So
-    /// calls under the cluster's key cost no lookup.
+    /// Sets a bit of a new id: whether the session has a bond. So the server looks up no bond for
+    /// calls under the cluster's key.
     pub(crate) fn mark(&mut self, bound: bool) {
         self.0[15] = self.0[15] & !1 | u8::from(bound);
     }
 
-    /// Whether it was marked. Meaningful only where the server marks its sessions' ids.
+    /// Whether [`Self::mark`] set the bit. Meaningful only if the server marks its sessions' ids.
     pub(crate) fn is_marked(self) -> bool {
         self.0[15] & 1 == 1
     }
@@ -43,11 +43,11 @@ impl fmt::Debug for SessionId {
 /// retransmission, reconnects and chains.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct CallId {
-    /// The client, at one incarnation of the server.
+    /// The session: one client at one incarnation of the server.
     pub session: SessionId,
-    /// Handle id: one caller at a time, so one call at a time.
+    /// Handle id. A handle has one caller at a time, and so one call at a time.
     pub handle: u32,
-    /// Transaction id: increases within a session. A higher one on the same handle tells that the
+    /// Transaction id: increases within a session. A higher id on the same handle means that the
     /// previous call is over.
     pub transaction: u64,
 }
@@ -59,7 +59,7 @@ pub struct Procedure {
     pub program: u32,
     /// Version of the program.
     pub version: u32,
-    /// Procedure of that version; 0 does nothing by convention.
+    /// Number of the procedure; 0 does nothing, by convention.
     pub number: u32,
 }
 

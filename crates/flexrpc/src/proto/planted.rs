@@ -1,5 +1,5 @@
-//! Faults that the simulator plants to prove that it notices them. Only tests have them: otherwise
-//! [`planted`] is the constant `false`.
+//! Faults that the simulator plants in the protocol, to prove that it notices them. Only test
+//! builds contain them: in others, [`planted`] is always `false`.
 
 /// A fault of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,19 +8,19 @@ pub(crate) enum Planted {
     NoIncarnationCheck,
     /// Clients share the cache's entries.
     CacheWithoutSession,
-    /// The server doesn't ask the cache.
+    /// The server doesn't look for duplicates in the response cache.
     NoDuplicateCheck,
     /// The server executes a late duplicate of an earlier call of the handle.
     OlderTransactionExecutes,
-    /// The server executes a call again whose answer was evicted.
+    /// The server executes a call again after it evicted the call's answer.
     EvictedExecutesAgain,
-    /// The sweep forgets the transaction with the result.
+    /// The sweep removes an evicted result's transaction id, too.
     SweepForgetsHandles,
     /// The server doesn't remember a revoked call.
     RevokeForgets,
     /// The client uses a new transaction id for each retransmission.
     NewTransactionOnRetry,
-    /// A client takes any answer for its call's.
+    /// A client takes an answer to any call for the answer to its own.
     AnyAnswerIsMine,
     /// The client reports a timeout as not executed.
     TimeoutIsNotExecuted,
@@ -28,22 +28,24 @@ pub(crate) enum Planted {
     LostConnectionIsNotExecuted,
     /// The client reports a refused session as not executed, after sending an earlier copy.
     LostSessionIsNotExecuted,
-    /// The client takes a refusal for the call's, after sending an earlier copy, though the callee
-    /// didn't check whether it executed the call.
+    /// The client reports a refused call as not executed after it sent an earlier copy, though the
+    /// callee refused without checking whether it had executed one.
     UnaskedRefusalIsNotExecuted,
     /// The server executes a payload without checking its checksum.
     NoChecksum,
-    /// The server refuses a forged copy under the session's tag.
+    /// The server tags its refusal of a forged copy.
     SignsForStrangers,
-    /// The server refuses a call before it asks the cache whether it was executed.
+    /// The server refuses a call without checking whether it executed another copy.
     RefusesUnasked,
     /// A chain's callee passes on the last byte before the payload is verified.
     ForwardsUnverified,
-    /// A chain's callee reports a forwarded call as executed.
+    /// A chain's callee reports a call that it passed on as executed, without waiting for the
+    /// answer.
     ForwardedIsExecuted,
-    /// A chain's callee loses the next one and reports that it didn't execute.
+    /// A chain's callee loses the connection over which it sent the call to the next callee, and
+    /// reports the call there as not executed.
     LostForwardIsNotExecuted,
-    /// The same, after it failed to send a call to it again.
+    /// The same, but only if it failed to send the call to the next callee again.
     LostResendIsNotExecuted,
 }
 

@@ -1,9 +1,9 @@
-//! Decides the reception of a request that has arrived whole. Servers and the simulator use the
-//! same order of checks.
+//! Decides how the server reacts to a request that has arrived whole. Servers and the simulator use
+//! the same order of checks.
 //!
-//! Callers believe every tagged frame. So a sender that doesn't prove to hold the key never gets an
-//! answer that it could hand to the call's true caller. And the server refuses no copy of a call
-//! while another copy may be executing or executed.
+//! Callers trust every frame with a valid tag. So a sender without proof of the key never gets a
+//! tagged answer, which it could pass to the call's true caller. And the server never refuses one
+//! copy of a call if another copy may be executing or executed.
 
 use crate::proto::Micros;
 use crate::proto::admission::{Admission, Verdict};
@@ -23,7 +23,7 @@ pub struct Arrival {
     pub authentic: bool,
     /// Whether the payload's checksum holds.
     pub intact: bool,
-    /// Reason why this copy can't be executed here. Other copies may not share it.
+    /// Reason why the server can't execute this copy. Another copy of the call may be executable.
     pub objection: Option<Refusal>,
 }
 
@@ -36,14 +36,14 @@ pub enum Reception {
     Answer(Verdict),
     /// A request to send the call again.
     SendAgain,
-    /// A last frame without a tag: the connection is unusable.
+    /// A refusal without a tag. The server then closes the connection.
     TurnAway,
     /// No reaction.
     Silence,
 }
 
-/// The reaction to a sender that doesn't prove to hold the key. The network most likely caused a
-/// damaged payload, and a request to send again tells nothing about the call.
+/// The reaction to a sender without proof of the key. A damaged payload most likely comes from a
+/// fault of the network, and a request to send the call again reveals nothing about the call.
 pub fn of_stranger(transport: Transport, intact: bool) -> Reception {
     match (transport, intact) {
         (Transport::Udp, _) => Reception::Silence,
@@ -80,7 +80,8 @@ impl Admission {
         }
         match self.revoke(id, now) {
             Verdict::Refused(Refusal::Revoked) => Verdict::Refused(refusal),
-            // The same answer as without the objection: the caller knows its meaning.
+            // The server would give the same answer without the objection, and the caller knows its
+            // meaning.
             Verdict::Doubtful(Doubt::SessionLost) => Verdict::Refused(Refusal::UnknownSession),
             verdict => verdict,
         }

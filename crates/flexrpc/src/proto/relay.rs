@@ -1,15 +1,15 @@
-//! A callee in the middle of a delivery chain: which bytes of the payload it may pass on and when,
-//! and which outcomes of the callees behind it are certain.
+//! A callee in the middle of a delivery chain: which bytes of the payload may leave for the next
+//! callee, and when; and which outcomes of the callees behind this one are certain.
 //!
 //! Pipelining passes bytes on as they arrive (section IV.C). The last byte leaves only after the
-//! whole payload has arrived, is verified, and is admitted for execution here. So a callee behind
-//! that never got the last byte can't have executed the call.
+//! whole payload has arrived and is verified, and the call is admitted for execution here. A callee
+//! behind this one can't execute the call without the last byte.
 
 use crate::proto::call::{self, Transport};
 use crate::proto::planted::{Planted, planted};
 use crate::proto::status::{Doubt, Outcome, Refusal};
 
-/// How often a callee sends a damaged payload to the next one again.
+/// How often a callee sends the payload again if it reaches the next one damaged.
 const RESENDS: u32 = 8;
 
 /// State of the payload.
@@ -22,7 +22,7 @@ enum Payload {
     Withheld,
 }
 
-/// One chain call at one callee.
+/// The progress of one transmission of a chain call at one callee.
 #[derive(Clone, Debug)]
 pub struct Relay {
     payload_len: usize,
@@ -70,8 +70,8 @@ impl Relay {
         self.payload = Payload::Released;
     }
 
-    /// Records that this transmission doesn't begin the call here, so no callee behind may get all
-    /// of it.
+    /// Records that this transmission doesn't begin the call here. So no callee behind this one may
+    /// get the whole payload.
     pub fn withhold(&mut self) {
         self.payload = Payload::Withheld;
         if !self.sent_whole {
@@ -115,8 +115,8 @@ impl Relay {
         self.sent_whole
     }
 
-    /// Whether the next callee, which got the payload damaged, may get it again. If not, the
-    /// outcomes are unknown.
+    /// Whether to send the payload again, after it reached the next callee damaged. If not, the
+    /// outcomes of the callees behind become unknown.
     pub fn may_send_again(&mut self) -> bool {
         self.resends += 1;
         let may = self.sent_whole && self.rest.is_none() && self.resends <= RESENDS;
@@ -127,9 +127,9 @@ impl Relay {
     }
 
     /// Records that the next callee couldn't be reached, or that its connection broke. `unsent`
-    /// gives the reason if no byte of this transmission left. An earlier transmission, whose answer
-    /// came damaged, has left whole. `true` if another connection should be tried: a pooled one may
-    /// be stale, and without the last byte no callee executed.
+    /// gives the reason if no byte of this transmission left; an earlier transmission may have left
+    /// whole nevertheless. Returns whether to try another connection: a pooled one may be stale,
+    /// and without the last byte no callee executed the call.
     pub fn lost(&mut self, pooled: bool, unsent: Option<Refusal>) -> bool {
         let forgets_it = planted(Planted::LostForwardIsNotExecuted)
             || (planted(Planted::LostResendIsNotExecuted) && unsent.is_some());
@@ -151,7 +151,8 @@ impl Relay {
         self.own.get_or_insert(Outcome::Unknown(Doubt::TimedOut));
     }
 
-    /// Records the next callee's refusal. It refuses only before it passes the last byte on.
+    /// Records the next callee's refusal. That callee refuses only before it passes the last byte
+    /// on.
     pub fn refused(&mut self, refusal: Refusal) {
         if call::is_certain(refusal, self.resends + 1, Transport::Tcp) {
             self.lose(refusal);
@@ -165,7 +166,7 @@ impl Relay {
         self.settle(vec![Outcome::Unknown(doubt); self.behind]);
     }
 
-    /// Takes the next callee's answer, for itself and those behind it.
+    /// Records the next callee's answer: its own outcome, and those of the callees behind it.
     pub fn answered(&mut self, outcomes: Vec<Outcome>) {
         if outcomes.len() == self.behind {
             self.settle(outcomes);
@@ -189,8 +190,8 @@ impl Relay {
         self.rest.is_some()
     }
 
-    /// All outcomes, this callee's first, if all are known. Only the admitted transmission may
-    /// report the others: an earlier one may have been passed on.
+    /// All outcomes, this callee's first, if all are known. `None` if this transmission wasn't
+    /// admitted: the call may have been passed on by an earlier one, with other outcomes.
     pub fn outcomes(&self) -> Option<Vec<Outcome>> {
         if self.payload != Payload::Released {
             return None;
@@ -211,7 +212,7 @@ impl Relay {
         self.settle(rest);
     }
 
-    /// Keeps the first result: a connection may break after the answer.
+    /// Keeps the first outcomes: the connection may break after the answer.
     fn settle(&mut self, rest: Vec<Outcome>) {
         self.rest.get_or_insert(rest);
     }

@@ -1,6 +1,6 @@
 //! Outcomes of a call at one callee: a value, an error, not executed, or not known. The paper
 //! leaves partial success of a chain ambiguous (section III.B). Here every callee has one of these
-//! four outcomes, and each claims no more than is certain.
+//! four outcomes, and an outcome claims no more than is certain.
 
 use crate::proto::limits::FAULT_MESSAGE_BYTES;
 use bytes::Bytes;
@@ -45,7 +45,7 @@ pub enum CallError {
     /// Executed; the procedure ended with an error.
     #[error("{0}")]
     Fault(#[from] Fault),
-    /// Not executed, and never will be. The caller can safely ask again.
+    /// Not executed, and never will be. The caller can safely repeat the call.
     #[error("not executed: {0}")]
     NotExecuted(#[from] Refusal),
     /// Executed once or not at all.
@@ -140,7 +140,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            FaultKind::GarbageArguments => write!(f, "arguments not understood: {}", self.message),
+            FaultKind::GarbageArguments => write!(f, "can't decode the arguments: {}", self.message),
             FaultKind::System => write!(f, "service failed: {}", self.message),
             FaultKind::Application(code) => write!(f, "error {code}: {}", self.message),
         }
@@ -174,26 +174,27 @@ pub enum Refusal {
     /// forgotten, and this call can't have been executed in it.
     #[error("the callee doesn't know the session")]
     UnknownSession,
-    /// No key, another key, or no rights.
-    #[error("the callee doesn't accept the caller: one of them has no cluster key, or another one")]
+    /// The caller's key is missing, wrong or no longer valid, or the callee has none; or the caller
+    /// isn't allowed to call this program.
+    #[error("the callee rejects the caller: its key is missing, wrong or expired, or the callee has none")]
     Unauthenticated,
     /// A server of plain ONC RPC doesn't accept the caller's credentials.
     #[error("the server rejects the caller's credentials ({})", auth_status(*.0))]
     RejectedCredentials(u32),
     /// Larger than the callee or the transport accepts.
-    #[error("the message is larger than the callee or the transport takes; over UDP, use TCP")]
+    #[error("the message is larger than the callee or the transport accepts; if it went over UDP, use TCP")]
     TooLarge,
     /// The callee is at one of its limits.
-    #[error("the callee is at its limits")]
+    #[error("the callee is overloaded: one of its limits is reached")]
     Overloaded,
     /// The callee is shutting down.
     #[error("the callee is shutting down")]
     ShuttingDown,
-    /// A chain that is empty, too long, loops, or isn't over TCP.
+    /// The chain is empty, too long, not over TCP, or has a callee twice.
     #[error("the delivery chain is not valid: empty, too long, over UDP, or with a callee twice")]
     BadChain,
-    /// The call is older than the handle's current one.
-    #[error("the handle has moved on to a later call")]
+    /// The handle already has a later call.
+    #[error("the caller has already begun a later call on this handle")]
     Superseded,
     /// The caller revoked the call before it was executed.
     #[error("the call was revoked")]
@@ -207,20 +208,20 @@ pub enum Refusal {
     /// The last byte never left, so the callee can't have the whole payload.
     #[error("the call wasn't sent in full")]
     NotSent,
-    /// The chain broke, or never began, for the reason that another callee's outcome gives. So this
-    /// callee never got the call.
+    /// The chain broke, or never began, so this callee never got the call. Another callee's outcome
+    /// gives the reason.
     #[error("the chain broke at another callee")]
     NotForwarded,
     /// The callee doesn't pass calls on to the next one of the chain
     /// ([`crate::Forwarding`]).
     #[error("the callee isn't allowed to forward the call to the next callee of the chain")]
     ForwardingDenied,
-    /// The callee or the client's own options require TLS, and the call is in the clear. Over UDP
+    /// The callee or the client's own options require TLS, but the call isn't encrypted. Over UDP
     /// there is no TLS.
     #[error("TLS is required: call over TCP, from a client with TLS options")]
     TlsRequired,
-    /// The client called by TLS, and the callee doesn't speak it.
-    #[error("the callee doesn't speak TLS: give it a certificate, or call it without")]
+    /// The client called by TLS, but the callee doesn't use it.
+    #[error("the callee doesn't use TLS: give it a certificate, or call it without TLS")]
     TlsUnavailable,
     /// The client doesn't trust the callee's certificate.
     #[error(
@@ -228,8 +229,8 @@ pub enum Refusal {
          expected, and from an authority of the client's file; or pinned there"
     )]
     Untrusted,
-    /// The caller showed no certificate, or one that the callee doesn't trust.
-    #[error("the callee wants a certificate from an authority that it trusts: give the client one")]
+    /// The client showed no certificate, or one that the callee doesn't trust.
+    #[error("the callee requires a certificate from an authority that it trusts: give the client one")]
     CertificateWanted,
 }
 
@@ -296,16 +297,16 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// None of the others, or not known.
+    /// Another obstacle, or an unknown one.
     #[default]
     Unknown = 0,
-    /// No socket has the port.
+    /// No socket listens at the port.
     ConnectionRefused = 1,
-    /// Its host or the network lets nothing arrive.
+    /// Nothing answered in time.
     TimedOut = 2,
-    /// There is no way to its host.
+    /// There is no route to the callee's host.
     NoRoute = 3,
-    /// It closed the connection before it answered.
+    /// The callee closed the connection before it answered.
     HungUp = 4,
 }
 
@@ -326,13 +327,13 @@ impl Obstacle {
 }
 
 impl fmt::Display for Obstacle {
-    /// The end of a sentence.
+    /// Continues [`Refusal::Unreachable`]'s message.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Unknown => "",
             Self::ConnectionRefused => ": connection refused: nothing listens at the port",
             Self::TimedOut => {
-                ": no answer in time; it hangs, nothing arrives there, or it speaks another protocol"
+                ": no answer in time: it hangs, packets don't reach it, or it speaks another protocol"
             }
             Self::NoRoute => ": no route to its host",
             Self::HungUp => ": it closed the connection before it answered, as servers of other protocols do",
@@ -340,17 +341,17 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// A value of RFC 5531's `auth_stat`, with what the caller can do.
+/// Explains a value of RFC 5531's `auth_stat`, and what the caller can do.
 fn auth_status(status: u32) -> String {
     match status {
-        1 | 2 => format!("auth_stat {status}: it can't read them, or doesn't know the user; give others"),
-        3 | 4 => format!("auth_stat {status}: the verifier"),
-        5 => "AUTH_TOOWEAK: it wants AUTH_SYS, TLS, or a key".to_owned(),
+        1 | 2 => format!("auth_stat {status}: it can't read them, or rejects them; give other credentials"),
+        3 | 4 => format!("auth_stat {status}: it rejects the verifier"),
+        5 => "AUTH_TOOWEAK: it requires AUTH_SYS, TLS, or a key".to_owned(),
         other => format!("auth_stat {other}"),
     }
 }
 
-/// Reasons why it isn't known whether a call was executed.
+/// Reasons why a call's outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Doubt {
@@ -364,11 +365,11 @@ pub enum Doubt {
     /// The server restarted or forgot the session after the call was sent.
     #[error("the callee restarted or forgot the session after the call was sent")]
     SessionLost,
-    /// Executed, but the callee no longer keeps the result.
-    #[error("executed, but the result is no longer kept")]
+    /// Executed, but the callee no longer has the result.
+    #[error("executed, but the callee no longer has the result")]
     AnswerEvicted,
     /// Enough other callees answered (`required`), so the caller stopped waiting for this one.
-    #[error("nobody waited for the answer")]
+    #[error("the caller stopped waiting for the answer")]
     Abandoned,
     /// The answer doesn't follow the protocol.
     #[error("the answer doesn't follow the protocol")]

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The origin of a handshake.
+/// The sender of a handshake.
 enum Greeting {
     /// A holder of the cluster's key; any caller if the server has none.
     Cluster,
@@ -43,7 +43,7 @@ impl Core {
             _ => None,
         };
         match (greeting, hello) {
-            // A handshake executes nothing, so a caller with the wrong key may learn that.
+            // A handshake executes nothing, so the server may tell a caller that its key is wrong.
             (None, _) if origin.transport == Transport::Udp => {
                 Response::Send(self.last_word(head.id, origin))
             }
@@ -93,7 +93,7 @@ impl Core {
         Ok(frame.into())
     }
 
-    /// The key of the tags on answers to a handshake.
+    /// The key that tags answers to a handshake.
     fn key_of(&self, greeting: &Greeting) -> Option<SessionKey> {
         match greeting {
             Greeting::Cluster => self.cluster_key(SessionId::NONE),
@@ -115,7 +115,8 @@ impl Core {
             return match self.admission.bond(session).as_deref() {
                 Some(Bond::Own { key, .. }) => frame.is_authentic(key),
                 Some(Bond::Keyless) => self.may_come_keyless(frame, origin),
-                // The session is an earlier incarnation's, or forgotten: its owner is unknown.
+                // An earlier incarnation opened the session, or this one forgot it: its owner is
+                // unknown.
                 None => false,
             };
         }
@@ -129,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Whether a frame without a tag suffices for some programs.
+    /// Whether the server accepts this frame without a tag, for the programs that need no key.
     fn may_come_keyless(&self, frame: &Frame, origin: Origin) -> bool {
         let open = !self.options.keyless_programs.is_empty();
         open && origin.security != Security::Plain && !frame.head.has(flags::AUTHENTIC)
@@ -149,7 +150,8 @@ impl Core {
         if self.is_bound(session) { self.admission.bond(session) } else { None }
     }
 
-    /// Reason not to execute a call of the session's owner.
+    /// Reason to refuse a call to its session's owner: its key is no longer valid, or it has none
+    /// and the program requires one.
     pub(crate) fn objection_to_bound(&self, head: &Head) -> Option<Refusal> {
         let refused = match self.bond(head.id.session)?.as_ref() {
             Bond::Own { holder, .. } => !holder.is_valid(),
@@ -178,8 +180,8 @@ impl Core {
         }
     }
 
-    /// The key of the session's tags. None if the session's owner is unknown: the cluster's key
-    /// signs for no other caller.
+    /// The key of the session's tags. `None` if the session needs no tags, or its owner is unknown:
+    /// the cluster's key tags no answers to other callers.
     pub(crate) fn session_key(&self, session: SessionId) -> Option<SessionKey> {
         if !self.is_bound(session) {
             return self.cluster_key(session);

@@ -23,12 +23,12 @@ use rustix::fd::OwnedFd;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a worker sleeps on its connection before it watches all again. Calls that come more
-/// often than this save an epoll round each.
+/// How long a worker sleeps in a receive on one connection before it watches all connections again.
+/// If calls come more often than this, each saves an epoll round.
 pub(crate) const STICK: Duration = Duration::from_millis(4);
 
-/// Calls of one connection that a worker answers in a row while other connections wait. An epoll
-/// round for each would halve the speed of a caller that sends ahead.
+/// How many calls of one connection a worker answers in a row while other connections wait. An
+/// epoll round for each would halve the speed of a caller that doesn't wait for answers.
 pub(crate) const IN_A_ROW: usize = 32;
 
 pub(crate) struct Connection {
@@ -36,9 +36,9 @@ pub(crate) struct Connection {
     pub(crate) token: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) line: Mutex<Line>,
-    /// The user at the other end, if the server asks for it.
+    /// The user who owns the other end, if the server asks the kernel for it.
     user: Option<u32>,
-    /// It takes its place from this origin's share of the connections.
+    /// The connection counts in this origin's share of the connections.
     pub(crate) source: origin::Origin,
 }
 
@@ -47,27 +47,28 @@ pub(crate) struct Line {
     pub(crate) reader: Reader,
     /// Replaces the reader if the caller speaks plain ONC RPC.
     records: Option<Box<Records>>,
-    /// The answer that the caller hasn't fully received.
+    /// The answer that hasn't left completely.
     outgoing: Option<Outgoing>,
     /// The time at which the arriving call began to arrive.
     pub(crate) arrives_since: Option<Micros>,
     spinner: Spinner,
-    /// Whether the worker hasn't tried to receive since the last answer left.
+    /// Whether the worker hasn't tried to receive since the latest answer left.
     pub(crate) answered: bool,
-    /// The time at which bytes last arrived or left.
+    /// The latest time at which bytes arrived or left.
     pub(crate) active: Micros,
-    /// Whether the forwarder has the connection, and checks its idleness.
+    /// Whether a chain call owns the connection, and checks the timeouts.
     pub(crate) lent: bool,
-    /// Whether a call has come that the server believes.
+    /// Whether a caller has shown that it isn't only occupying the connection
+    /// ([`greeting`](crate::ServerOptions::greeting)).
     pub(crate) known: bool,
 }
 
-/// An answer under way.
+/// An answer that is being sent.
 struct Outgoing {
     frame: Bytes,
     sent: usize,
-    /// The time since which the caller doesn't take the answer; and its share of the memory for
-    /// such answers.
+    /// The time since which the caller hasn't received all of the answer; and the answer's share of
+    /// the memory for slow callers.
     untaken: Option<(Micros, Share)>,
 }
 
@@ -75,7 +76,7 @@ impl Line {
     /// Whether the message under way takes longer than an honest peer needs.
     pub(crate) fn is_overdue(&self, core: &Core) -> bool {
         let arriving = self.reader.head().map_or(0, |head| head.payload_len as usize);
-        // A record's length is known only at its end.
+        // A record's length is known only after its last fragment, so assume the largest.
         let arriving = if self.records.is_some() { core.options.payload_bytes } else { arriving };
         self.arrives_since.is_some_and(|since| clock::since(since) > core.time_for(arriving))
             || self.outgoing.as_ref().is_some_and(|Outgoing { frame, untaken, .. }| {
@@ -91,15 +92,15 @@ impl Line {
     }
 }
 
-/// The event that a connection waits for.
+/// The event that a connection waits for, or its end.
 pub(crate) enum Parked {
     /// Bytes to read.
     Readable,
     /// Room to write.
     Writable,
-    /// A chain call: its head has arrived, or all of it.
+    /// A chain call has arrived: the whole frame, or with `None` its head.
     Chain(Option<Frame>),
-    /// The connection's end.
+    /// The connection is over.
     Closed,
 }
 
@@ -130,8 +131,8 @@ impl Connection {
             lent: false,
             known: false,
         };
-        // Asked while the connection is new, since a process may pass its socket on. Without an answer
-        // there is no user.
+        // Ask now, while the connection is new: a process can pass its socket on later. If the
+        // kernel doesn't answer, the user is unknown.
         let asks = core.options.onc.local_users;
         let user = asks.then(|| owner::local_user(&fd, peer).ok().flatten()).flatten();
         let source = match asks {
@@ -170,14 +171,14 @@ impl Connection {
                     let _ = self.fd.try_send(&[&frame]);
                     return Parked::Closed;
                 }
-                // As busy as one that gets an answer.
+                // Without an answer, the connection is as active as with one.
                 Response::Silence => line.active = clock::now(),
                 Response::Hangup => return Parked::Closed,
             }
         }
         line.answered = false;
         // The caller's next calls may already be in the buffer, where epoll can't see them. So the
-        // connection gets its next turn when it is writable, behind those that wait now.
+        // connection waits to be writable. It gets its turn after the connections that wait now.
         Parked::Writable
     }
 
@@ -185,15 +186,15 @@ impl Connection {
     #[inline(never)]
     fn on_other(&self, next: Next, line: &mut Line, core: &Core) -> Result<Response, Parked> {
         let Line { reader, records, known, .. } = line;
-        // Records have rules of their own. A chain call's head is part of a message, which has to
-        // arrive in time, and be authentic.
+        // A record needs no proof of a key. The rest of a chain call must arrive in time and be
+        // authentic. So both count as a caller's.
         *known |= matches!(next, Next::Record(_) | Next::Chain(_));
         match next {
             Next::Frame(frame) => Ok(core.handle(frame, self.origin(), |spare| reader.give_back(spare))),
             Next::Record(message) if self.is_offered_tls(&message, core) => {
                 let offer = core.tls_offer(&message);
-                // The handshake follows, as at a connection's beginning. Bytes that came with the call
-                // came in the clear, and nobody reads them.
+                // TLS's handshake follows, as at the beginning of a connection. The server discards
+                // bytes that came together with the call, since they weren't encrypted.
                 *records = None;
                 Ok(Response::Send(offer))
             }
@@ -215,7 +216,8 @@ impl Connection {
                 if understood { Ok(Response::Silence) } else { Err(Parked::Closed) }
             }
             Next::Chain(frame) => Err(Parked::Chain(frame.map(|frame| *frame))),
-            // The next frame's beginning is unknown, and this frame's tag wasn't checked.
+            // The beginning of the next frame is unknown, and this frame's tag wasn't checked. So
+            // the connection ends.
             Next::Refuse(frame) => Ok(Response::LastWord(frame)),
             Next::Nothing => {
                 let released = match records {
@@ -228,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// The origin of its calls.
+    /// The origin of the connection's calls.
     pub(crate) fn origin(&self) -> Origin {
         Origin {
             peer: self.peer,
@@ -257,8 +259,8 @@ impl Connection {
         stream.map(|stream| self.fd.begin_tls(stream, security)).is_some()
     }
 
-    /// Sends the outgoing answer. A caller that doesn't take it holds the worker only while no
-    /// other connection needs it.
+    /// Sends the outgoing answer. If the caller is slow to receive it, the worker waits only while
+    /// no other connection needs the worker.
     fn flush(&self, line: &mut Line, core: &Core, others: &impl MayStay) -> Flushed {
         while let Some(outgoing) = &mut line.outgoing {
             match self.fd.try_send(&[&outgoing.frame[outgoing.sent..]]) {
@@ -280,7 +282,7 @@ impl Connection {
         Flushed::All
     }
 
-    /// Waits for room, if the worker may stay.
+    /// Waits until the socket accepts more bytes, if the worker may stay.
     #[cold]
     fn wait_for_room(&self, outgoing: &mut Outgoing, core: &Core, patient: bool) -> Flushed {
         let Outgoing { frame, sent, untaken } = outgoing;
@@ -314,8 +316,8 @@ impl Connection {
                 Read::More => {
                     line.active = clock::now();
                     line.arrives_since.get_or_insert(line.active);
-                    // A worker never leaves such a connection to the sweeper, so it checks a slow
-                    // sender itself.
+                    // The sweeper skips a connection that a worker serves. So the worker itself
+                    // checks for a sender that is too slow.
                     if line.is_overdue(core) {
                         return Next::Closed;
                     }
@@ -363,9 +365,11 @@ impl Connection {
         active: Micros,
         others: &impl MayStay,
     ) -> std::io::Result<Option<Piece>> {
-        // Skips one attempt at most: only an attempt finds bytes that TLS holds back.
+        // `answered` skips at most one attempt: bytes that TLS has buffered are found only by an
+        // attempt.
         let (may_stay, answered) = (others.may_stay(), std::mem::take(answered));
-        // No call can arrive right after an answer, so this saves a system call.
+        // Right after an answer, the next call can't have arrived yet. Skipping the attempt saves a
+        // system call.
         if !(answered && may_stay)
             && let Some(len) = self.fd.try_recv(room)?
         {

@@ -36,15 +36,15 @@ pub(crate) struct Core {
     pub(crate) options: ServerOptions,
     pub(crate) admission: Admission,
     pub(crate) registry: Registry,
-    /// The server is shutting down: new calls don't begin.
+    /// Whether the server is shutting down. New calls then don't begin.
     pub(crate) draining: AtomicBool,
     pub(crate) running: Running,
     pub(crate) receiving: Arc<Budget>,
-    /// Budget for answers that callers don't take.
+    /// Budget for answers that callers are slow to receive.
     pub(crate) sending: Arc<Budget>,
     /// Duplicates of plain ONC RPC over UDP.
     pub(crate) duplicates: Duplicates,
-    /// Calls of plain ONC RPC that come again over another connection.
+    /// Calls of plain ONC RPC that clients repeat over another connection.
     pub(crate) repeats: Repeats,
     forwarding: RwLock<Forwarding>,
     /// TLS for callers, and for the next callees of chains.
@@ -55,7 +55,7 @@ pub(crate) struct Core {
 
 /// The server's response to a frame.
 pub(crate) enum Response {
-    /// This frame.
+    /// Sends this frame.
     Send(Bytes),
     /// Sends this frame; the connection is then unusable.
     LastWord(Bytes),
@@ -73,7 +73,7 @@ pub(crate) struct Origin {
     pub(crate) security: Security,
     /// The user who owns the other end, if [`OncOptions::local_users`](crate::OncOptions) asks for it.
     pub(crate) user: Option<u32>,
-    /// The number of its connection; 0 without one.
+    /// The number of the frame's connection; 0 without one.
     pub(crate) connection: u64,
 }
 
@@ -99,8 +99,8 @@ impl Core {
         *self.forwarding.write().unwrap_or_else(PoisonError::into_inner) = forwarding;
     }
 
-    /// Replaces the TLS configurations. Returns `false`, and replaces nothing, if the new one no
-    /// longer demands certificates of callers.
+    /// Replaces the TLS configurations. Returns `false`, and replaces nothing, if the old one
+    /// requires certificates of callers and the new one doesn't.
     pub(crate) fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) -> bool {
         let mut tls = self.tls.write().unwrap_or_else(PoisonError::into_inner);
         if !callers.certified && tls.0.as_ref().is_some_and(|tls| tls.certified) {
@@ -108,18 +108,18 @@ impl Core {
         }
         *tls = (Some(callers), forwarding);
         drop(tls);
-        // Counted last: a thread that reads the number before it connects never takes an old
-        // connection for new.
+        // Count last. A thread reads the number before it connects, so it never takes a connection
+        // with the old configuration for a new one.
         self.tls_renewals.fetch_add(1, Ordering::AcqRel);
         true
     }
 
-    /// How often TLS was replaced. Connections made under another number aren't used any more.
+    /// How often TLS was replaced. Chain calls no longer use connections made under another number.
     pub(crate) fn tls_renewals(&self) -> u64 {
         self.tls_renewals.load(Ordering::Acquire)
     }
 
-    /// TLS for a caller that begins it.
+    /// TLS for callers that ask for it.
     pub(crate) fn tls(&self) -> Option<ServerTls> {
         self.tls.read().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
@@ -129,9 +129,9 @@ impl Core {
         self.tls.read().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
-    /// Whether a chain call may be passed on to this callee.
+    /// Whether the server may pass a chain call on to this callee.
     pub(crate) fn may_forward_to(&self, next: SocketAddr) -> bool {
-        // Decide outside the lock, since the rule may replace itself.
+        // Decide outside the lock, since the rule could call `set_forwarding`.
         let forwarding = self.forwarding.read().unwrap_or_else(PoisonError::into_inner).clone();
         forwarding.allows(next, self.options.listen, self.options.knows_callers())
     }
@@ -141,13 +141,13 @@ impl Core {
         Reader::with_budget(self.options.payload_bytes, Arc::clone(&self.receiving))
     }
 
-    /// Longest time in which a message of so many bytes may arrive, or be taken.
+    /// Longest time for a message of so many bytes to arrive, or to leave.
     pub(crate) fn time_for(&self, bytes: usize) -> Duration {
         let times = u32::try_from(1 + bytes / STALL_BYTES).unwrap_or(u32::MAX);
         self.options.message_stall.saturating_mul(times)
     }
 
-    /// Whether this is a call of a caller that the server lets in.
+    /// Whether this is a call, with the proof that its session demands.
     pub(crate) fn is_authentic_call(&self, frame: &Frame, origin: Origin) -> bool {
         frame.head.kind == Kind::Call && self.is_authentic(frame, origin)
     }
@@ -196,8 +196,8 @@ impl Core {
         };
         let objection = match &caller {
             _ if !self.is_secure(origin.security) => Some(Refusal::TlsRequired),
-            // Pipelining is for streams (section IV.C); a chain call on a stream takes another
-            // path.
+            // Chain calls need streams (section IV.C), where another path handles them (`chain`).
+            // This one came by UDP.
             Ok(_) if head.has(flags::CHAIN) => Some(Refusal::BadChain),
             Ok(_) => None,
             Err(_) => Some(Refusal::Malformed),
@@ -227,7 +227,7 @@ impl Core {
         self.admission.receive(Arrival { id, transport, authentic, intact, objection }, now)
     }
 
-    /// The answer to a request that isn't executed.
+    /// The response to a request that isn't executed.
     #[inline(never)]
     pub(crate) fn respond(&self, id: CallId, reception: Reception, origin: Origin) -> Response {
         match reception {
@@ -252,7 +252,7 @@ impl Core {
         }
     }
 
-    /// Executes a call that was admitted, and keeps its answer.
+    /// Executes an admitted call, and keeps its answer.
     fn execute(&self, head: &Head, args: Bytes, caller: Caller, origin: Origin, arrived: Micros) -> Bytes {
         let answer = match self.run(head, args, caller, origin, arrived) {
             Ok(reply) => self.frame(Head::new(Kind::Value, head.id), reply),
@@ -274,7 +274,8 @@ impl Core {
         self.frame(Head::new(Kind::Fault, id), reply)
     }
 
-    /// Runs the service if the call may still begin. `arrived` is the arrival time of its head.
+    /// Runs the service, unless the deadline has passed. `arrived` is the arrival time of the
+    /// call's head.
     pub(crate) fn run(
         &self,
         head: &Head,
@@ -308,7 +309,7 @@ impl Core {
         self.invoke(&request, limit)
     }
 
-    /// Runs the service, unless the server is shutting down. Its result may have up to `limit`
+    /// Runs the service, unless the server is shutting down. The result may have up to `limit`
     /// bytes.
     pub(crate) fn invoke(&self, request: &Request, limit: usize) -> Result<Reply, Ended> {
         if self.draining.load(Ordering::Acquire) {
@@ -340,7 +341,7 @@ impl Core {
         security != Security::Plain || !self.options.tls_required
     }
 
-    /// The refusal for a sender that doesn't prove to hold the key.
+    /// The refusal for a sender without proof of the key.
     pub(crate) fn last_word(&self, id: CallId, origin: Origin) -> Bytes {
         let secure = self.is_secure(origin.security);
         untagged_refusal(id, if secure { Refusal::Unauthenticated } else { Refusal::TlsRequired })
@@ -353,12 +354,12 @@ impl Core {
         self.frame(Head { status, ..Head::new(Kind::Refused, id) }, reply)
     }
 
-    /// The frame that leaves call `id` in doubt.
+    /// The frame that tells the caller that the outcome of call `id` is unknown.
     pub(crate) fn doubt(&self, id: CallId, doubt: Doubt) -> Bytes {
         self.frame(Head { status: doubt.code(), ..Head::new(Kind::Doubtful, id) }, Reply::new())
     }
 
-    /// The frame that asks for call `id` again.
+    /// The frame that asks the caller to send call `id` again.
     fn send_again(&self, id: CallId) -> Bytes {
         self.frame(Head::new(Kind::SendAgain, id), Reply::new())
     }
@@ -369,7 +370,7 @@ impl Core {
         tagged(head, reply, key.as_ref())
     }
 
-    /// Flags of a frame that is passed on, which carries the cluster's tag.
+    /// Flags of a frame that the server passes on. It carries the cluster's tag, if there is a key.
     pub(crate) fn flags(&self) -> u16 {
         if self.options.key.is_some() { flags::AUTHENTIC } else { 0 }
     }

@@ -2,8 +2,9 @@
 //!
 //! A receiver executes the calls that it receives, since handing a call to another thread costs
 //! more than most calls. Usually one thread receives and the others are parked. If datagrams queue
-//! up, a receiver calls more; receivers that find no datagram park again. One parked thread is the
-//! standby: it checks whether slow calls hold all receivers, and then joins them.
+//! up, a receiver calls (wakes) a parked thread as another receiver. Receivers that find no
+//! datagram park again. One parked thread is the standby: it checks whether slow calls occupy all
+//! receivers, and then calls another.
 
 use crate::net::buffer::{self, Buffer};
 use crate::net::clock;
@@ -29,12 +30,12 @@ use std::time::Duration;
 /// How often the standby checks. A datagram waits behind slow calls for at most twice this.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// How long the last receiver sleeps in a receive before it dozes. Until then the standby checks on
-/// it; afterwards no thread wakes up.
+/// How long the only waiting receiver sleeps in a receive before it dozes, which is a sleep until a
+/// datagram comes. Until then the standby checks regularly; during a doze, no thread wakes up.
 const ATTENTIVE: Duration = Duration::from_millis(4);
 
-/// How often a receiver checks whether datagrams queue up, and calls another. The check is a system
-/// call, and a called receiver needs this long to begin.
+/// How often a receiver checks whether datagrams queue up, so that it must call another thread. The
+/// check is a system call, and a called thread needs this long to begin.
 const LOOK_US: Micros = 50;
 
 /// Longest doze; correctness doesn't depend on it.
@@ -45,11 +46,11 @@ pub(crate) struct Datagrams {
     fd: OwnedFd,
     stop: OwnedFd,
     roles: Mutex<Roles>,
-    /// Here parked threads wait for a call. The standby waits on `watch`, so a call always wakes
-    /// one of the others.
+    /// Parked threads wait here until one is called. The standby waits on `watch` instead, so a
+    /// call always wakes one of the others.
     called: Condvar,
     watch: Condvar,
-    /// Receivers that wait for a datagram, without those that execute one.
+    /// Receivers that wait for a datagram; those that execute one don't count.
     waiting: AtomicUsize,
     /// Datagrams received.
     received: AtomicU64,
@@ -62,7 +63,7 @@ pub(crate) struct Datagrams {
 
 #[derive(Clone, Copy, Default)]
 struct Roles {
-    /// Calls for parked threads that none has taken yet.
+    /// Number of calls to parked threads to which none has responded yet.
     calls: usize,
     parked: usize,
     standby: bool,
@@ -94,7 +95,7 @@ impl Datagrams {
         self.roles().calls = 1;
         for _ in 0..self.least() {
             if !self.spawn() {
-                return Err(io::Error::other("no thread for a datagram worker"));
+                return Err(io::Error::other("can't start a thread for datagrams"));
             }
         }
         Ok(())
@@ -104,7 +105,8 @@ impl Datagrams {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-        // The lock excludes a thread between its check and its wait.
+        // The lock ensures that no thread is between its check and its wait, where it would miss
+        // this.
         let _roles = self.roles();
         self.called.notify_all();
         self.watch.notify_all();
@@ -140,7 +142,7 @@ impl Datagrams {
         }
     }
 
-    /// Parks until called; `false` if the thread must end.
+    /// Parks until called as a receiver; `false` if the thread must end.
     fn park(self: &Arc<Self>) -> bool {
         let dormant = self.core.options.workers.dormant;
         let since = clock::now();
@@ -223,7 +225,8 @@ impl Datagrams {
             };
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             self.received.fetch_add(1, Ordering::AcqRel);
-            // The first datagram wakes a sleeper, so no other waits yet.
+            // The datagram that wakes a sleeping receiver is the first, so no others are queued
+            // yet.
             if !slept {
                 self.call_if_more_wait(piece.at);
             }
@@ -235,7 +238,7 @@ impl Datagrams {
 
     fn call_if_more_wait(self: &Arc<Self>, now: Micros) {
         let last = self.last_look.load(Ordering::Relaxed);
-        // Another waiting receiver will take them.
+        // Another receiver already waits, and will take queued datagrams.
         if self.waiting.load(Ordering::Acquire) > 0 || now.saturating_sub(last) < LOOK_US {
             return;
         }
@@ -254,7 +257,7 @@ impl Datagrams {
             Err(buffer) => self.core.answer_datagram(buffer, piece.len, origin, |buffer| *spare = buffer),
         };
         if let Response::Send(answer) = response {
-            // An answer that can't be sent counts as lost: the caller asks again.
+            // If the system can't send the answer, it counts as lost: the caller asks again.
             let _ = rustix::net::sendto(&self.fd, &answer, rustix::net::SendFlags::NOSIGNAL, &peer);
         }
     }
@@ -295,14 +298,14 @@ impl Datagrams {
         })
     }
 
-    /// Sleeps until a datagram arrives. Meanwhile the standby doesn't check.
+    /// Sleeps until a datagram arrives. The standby doesn't check during this sleep.
     fn doze(&self) {
         self.dozing.store(true, Ordering::Release);
         registry::forget_last();
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
         let _ = socket::poll(&mut fds, Some(clock::after(clock::now(), LONGEST_DOZE)));
         self.dozing.store(false, Ordering::Release);
-        // By now the standby is in a long sleep.
+        // By now the standby sleeps for long: wake it, so that it checks again.
         let _roles = self.roles();
         self.watch.notify_all();
     }

@@ -11,11 +11,13 @@ use std::sync::Arc;
 /// chain with [`crate::Refusal::ForwardingDenied`], and no callee executes the call.
 #[derive(Clone, Default)]
 pub enum Forwarding {
-    /// Any callee, if only holders of the cluster key or of trusted certificates may call. Else
-    /// only callees on loopback, and only if the server listens there.
+    /// Any callee, if only holders of the cluster key or of trusted certificates may call this
+    /// server. Otherwise only callees on loopback, and only if the server itself listens on
+    /// loopback.
     #[default]
     Guarded,
-    /// Any callee. Without a key this is for networks in which every caller may reach every host.
+    /// Any callee. Without a key, use this only in networks in which every caller may reach every
+    /// host.
     Anywhere,
     /// None: this server ends every chain.
     Nowhere,
@@ -23,14 +25,14 @@ pub enum Forwarding {
     Only(Arc<Predicate>),
 }
 
-/// Decides about each chain call, on the thread that passes it on, so it mustn't block.
+/// Decides about each chain call, on the thread that passes the call on. So it mustn't block.
 pub type Predicate = dyn Fn(SocketAddr) -> bool + Send + Sync;
 
 impl Forwarding {
-    /// Passes calls on to callees for which `allowed` returns true. It decides anew about each
-    /// call, so the state that it reads may change while the server runs.
-    /// [`crate::Server::set_forwarding`] replaces it. A panic counts as false. It gets IPv4
-    /// addresses as such, mapped ones too.
+    /// Passes calls on to callees for which `allowed` returns true. The server asks it about each
+    /// call, so it may depend on state that changes while the server runs.
+    /// [`crate::Server::set_forwarding`] replaces it. A panic counts as `false`. The predicate gets
+    /// IPv4-mapped IPv6 addresses as IPv4 addresses.
     pub fn only(allowed: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Self {
         Self::Only(Arc::new(allowed))
     }
@@ -76,7 +78,8 @@ mod tests {
             assert!(!allows(next, "127.0.0.1:1", false), "{next}");
             assert!(allows(next, "127.0.0.1:1", true), "{next}");
         }
-        // A server that other hosts reach doesn't lead them to services on its loopback.
+        // If other hosts can reach the server, it mustn't give them access to services on its
+        // loopback.
         assert!(!allows("127.0.0.1:7", "10.0.0.1:1", false));
         assert!(!allows("127.0.0.1:7", "0.0.0.0:1", false));
     }

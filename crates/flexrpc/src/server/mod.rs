@@ -47,87 +47,90 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// Shortest time between sweeps, since a sweep visits every session.
 const SWEEP_LEAST: Duration = Duration::from_millis(10);
 
-/// How often a shutdown checks for running calls.
+/// How often a shutdown checks whether calls are still running.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Ports tried until one is free for TCP and UDP.
+/// How many ports to try until one is free for both TCP and UDP.
 const PORTS_TRIED: usize = 16;
 
 /// Bounds of the number of workers.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
-    /// Workers that stay even without work.
+    /// Fewest workers, which stay even without work.
     pub least: usize,
-    /// Most workers. Each takes a stack (8 MiB of address space, some KiB of memory).
+    /// Most workers. Each has a stack: 8 MiB of address space, and some KiB of memory.
     pub most: usize,
-    /// A worker without work for so long ends.
+    /// A worker that has had no work for so long ends.
     pub dormant: Duration,
 }
 
 /// A server's options.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Address to listen on, for TCP and UDP. Port 0 takes a free one. Off loopback, the server
-    /// requires a key, or that all callers have certificates, or `allow_anonymous`.
+    /// Address to listen on, for TCP and UDP. Port 0 takes a free one. If it isn't a loopback
+    /// address, the server requires a key, or certificates of all callers, or `allow_anonymous`.
     pub listen: SocketAddr,
     /// Whether to serve UDP beside TCP.
     pub udp: bool,
     /// The cluster's key. The server refuses callers without it.
     pub key: Option<ClusterKey>,
-    /// Callers' own keys, which the server accepts beside `key`. It forwards no chains of
-    /// their holders.
+    /// Callers' own keys, which the server accepts beside `key`. The server passes on no chain
+    /// calls of their holders.
     pub own_keys: Option<OwnKeys>,
-    /// If a key is set: programs that callers without any key may call, by TLS only.
+    /// If a key is set: numbers of the programs that callers without any key may call, by TLS only.
     pub keyless_programs: Vec<u32>,
-    /// Serve callers without a key off loopback.
+    /// Serves callers without a key on an address that isn't loopback.
     pub allow_anonymous: bool,
-    /// Service workers.
+    /// Numbers of service workers.
     pub workers: WorkerLimits,
     /// How long to spin for the next call on a busy connection; zero for never.
     pub spin: Duration,
     /// Largest payload over TCP, in bytes, of calls and results.
     pub payload_bytes: usize,
-    /// Bytes of memory for calls larger than 128 KiB at a time, from their arrival
-    /// to the end of their execution; beyond it they are refused.
+    /// Memory for arriving calls larger than 128 KiB, in bytes over all connections. A call takes
+    /// its part from its arrival to the end of its execution. If too little is left, the server
+    /// refuses the call.
     pub receive_bytes: usize,
-    /// Bytes of answers, at a time, that callers have asked for and don't take. Beyond it the
-    /// server cuts callers off; they can ask again while it keeps the results. Results in the
-    /// making don't count: each worker has one of at most `payload_bytes`.
+    /// Memory for finished answers that callers are slow to receive, in bytes over all connections.
+    /// If too little is left, the server closes such a connection; the caller can ask again while
+    /// the server keeps the result. Results under construction don't count: each worker has at most
+    /// one, of at most `payload_bytes`.
     pub send_bytes: usize,
-    /// Connections at a time; each costs a descriptor and some hundred bytes. No host gets more
-    /// than it leaves to others.
+    /// Most connections; each takes a descriptor and some hundred bytes. If half of them are in
+    /// use, a host gets another one only while it has fewer than are free.
     pub connections: usize,
     /// The server closes a connection that was idle for so long. The caller's next call opens
-    /// another.
+    /// another one.
     pub connection_idle: Duration,
-    /// The same until the first call of a caller that the server lets in. Callers ask as soon as
-    /// they connect.
+    /// The same, for a connection over which no accepted call has arrived yet. Callers call as soon
+    /// as they connect.
     pub greeting: Duration,
-    /// The same within a message, since its sender has it ready. In each such time,
-    /// [`limits::STALL_BYTES`] of a large message must arrive, or of an answer be taken.
+    /// The same while a message is under way, since its sender has all of it ready. A whole call
+    /// may take this time to arrive, or an answer to leave, and the same again for each
+    /// [`limits::STALL_BYTES`] of it.
     pub message_stall: Duration,
-    /// Sessions and the response cache.
+    /// Limits of sessions and of the response cache.
     pub admission: AdmissionLimits,
     /// Longest delivery chain, this callee included.
     pub chain_callees: usize,
-    /// The callees to which chain calls may be passed on.
+    /// The callees to which the server may pass chain calls on.
     pub forwarding: Forwarding,
-    /// TLS for callers that begin it: over TCP, on the same port. [`Server::set_tls`] renews it.
+    /// TLS for callers that ask for it: over TCP, on the same port. [`Server::set_tls`] renews it.
     pub tls: Option<ServerTls>,
-    /// Refuse callers without TLS, and so all callers over UDP.
+    /// Refuses callers without TLS, and so all callers over UDP.
     pub tls_required: bool,
-    /// TLS for calls to chains' next callees, if set. Calls that came by TLS are never passed on
-    /// without it.
+    /// TLS for passing chain calls on to their next callees. The server never passes a call on
+    /// without TLS if it came by TLS.
     pub forwarding_tls: Option<ClientTls>,
-    /// How long a chain call without a deadline waits for the callees behind this one. Then their
-    /// outcomes are in doubt.
+    /// How long a chain call without a deadline waits for the callees behind this one. After that,
+    /// their outcomes are unknown.
     pub chain_wait: Duration,
-    /// A chain's next callee whose host acknowledges nothing for so long is lost: see
+    /// A chain's next callee counts as lost if its host acknowledges nothing for so long: see
     /// [`crate::ClientOptions::peer_silence`].
     pub peer_silence: Option<Duration>,
     /// How long a shutdown waits for running calls.
     pub drain: Duration,
-    /// Access for callers in plain ONC RPC, on the same port.
+    /// Options for callers that use plain ONC RPC, on the same port.
     pub onc: OncOptions,
 }
 
@@ -166,8 +169,8 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Whether all callers hold the cluster's key or show a trusted certificate. Callers in plain
-    /// ONC RPC that the operator admits don't count.
+    /// Whether all callers hold the cluster's key or show a trusted certificate. This ignores
+    /// callers of plain ONC RPC that the operator admits.
     pub(crate) fn knows_callers(&self) -> bool {
         let certified = self.tls_required && self.tls.as_ref().is_some_and(|tls| tls.certified);
         certified || self.key.is_some()
@@ -191,7 +194,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with these options; register programs, then start it.
+    /// Makes a server with these options. Next, register programs, then start it.
     pub fn builder(options: ServerOptions) -> ServerBuilder {
         ServerBuilder { core: Core::new(options) }
     }
@@ -203,8 +206,9 @@ impl Server {
 
     /// Adds a version of a program, or replaces it, while the server runs.
     ///
-    /// The server serves the program, but rpcbind refuses to register it ([`OncOptions::rpcbind`]).
-    /// ([`OncOptions::rpcbind`]).
+    /// # Errors
+    /// Rpcbind can't be reached, or refuses to register the program ([`OncOptions::rpcbind`]). The
+    /// server serves the program nevertheless.
     pub fn register(&self, program: u32, version: u32, service: impl Service) -> io::Result<()> {
         self.workers.core.registry.register(program, version, Arc::new(service));
         self.tell_rpcbind(&[(program, version)])
@@ -218,21 +222,22 @@ impl Server {
         registration.add(programs.iter().flat_map(mappings).collect())
     }
 
-    /// Replaces the rule for chains' next callees, for calls that begin from now on.
+    /// Replaces the rule for chains' next callees. It applies to calls that begin from now on.
     pub fn set_forwarding(&self, forwarding: Forwarding) {
         self.workers.core.set_forwarding(forwarding);
     }
 
     /// Replaces [`ServerOptions::tls`] and [`ServerOptions::forwarding_tls`], for example to renew
-    /// certificates. New connections use them. No chain is passed on over a connection made before.
+    /// certificates. New connections use them. The server passes no further chain call on over an
+    /// older connection.
     ///
     /// # Errors
-    /// The server demands certificates of callers so far, and wouldn't with `callers`.
+    /// The server requires certificates of its callers so far, but wouldn't with `callers`.
     pub fn set_tls(&self, callers: ServerTls, forwarding: Option<ClientTls>) -> io::Result<()> {
         if !self.workers.core.set_tls(callers, forwarding) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "callers of this server show certificates: name the authorities that they come from",
+                "this server requires certificates of callers: with the new one, also give their authorities",
             ));
         }
         self.workers.chains.close_idle();
@@ -249,10 +254,11 @@ impl Server {
         self.workers.connection_count()
     }
 
-    /// Refuses new calls, waits for running ones, and ends. A call that arrives at the very end is
-    /// left in doubt. A server started afterwards is a new incarnation: it knows no session of this
-    /// one. Returns whether all calls ended within [`ServerOptions::drain`]. A service that shuts
-    /// down its own server waits for itself, for the whole of that time.
+    /// Refuses new calls, waits for running ones, and ends. A call that arrives at the very end
+    /// gets an unknown outcome. A server started afterwards is a new incarnation: it knows no
+    /// session of this one. Returns whether all calls ended within [`ServerOptions::drain`]. A
+    /// service mustn't shut down its own server: the shutdown would wait for the service's call,
+    /// for all that time.
     pub fn shutdown(self) -> bool {
         self.end()
     }
@@ -268,7 +274,7 @@ impl Server {
         self.workers.stop_listening();
         let since = clock::now();
         self.workers.chains.close();
-        // Meanwhile the server refuses new calls.
+        // During this wait, the server refuses new calls.
         while core.running.any() && clock::since(since) < core.options.drain {
             std::thread::sleep(LOOK);
         }
@@ -301,9 +307,9 @@ impl ServerBuilder {
     /// Listens and serves until the returned server is dropped.
     ///
     /// # Errors
-    /// The address can't be bound; threads or descriptors are lacking; the address is off loopback
-    /// and open to anybody; TLS is required but not configured; or rpcbind refuses to register the
-    /// programs.
+    /// The address can't be bound; the system has too few threads or descriptors; anybody could
+    /// call from other hosts, without `allow_anonymous`; TLS is required but not configured; or
+    /// rpcbind can't be reached or refuses to register the programs.
     pub fn start(self) -> io::Result<Server> {
         let options = &self.core.options;
         if options.tls_required && options.tls.is_none() {
@@ -317,8 +323,8 @@ impl ServerBuilder {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "{} is off loopback: give the server a cluster key, require certificates of its callers, or \
-                     let it serve anonymous ones",
+                    "{} isn't a loopback address: give the server a cluster key, require certificates of its \
+                     callers, or let it serve anonymous ones",
                     options.listen
                 ),
             ));
@@ -349,18 +355,18 @@ impl ServerBuilder {
         let chains = Arc::clone(&workers.chains);
         let forwarder = Forwarder::new(Arc::clone(&core), chains, Arc::clone(&workers))?;
         if !forwarding.spawn("flexrpc-forwarder", move || forwarder.run()) {
-            return Err(io::Error::other("no thread for the forwarder"));
+            return Err(io::Error::other("can't start the thread that forwards chain calls"));
         }
         if !threads.spawn("flexrpc-sweeper", move || sweep(&workers)) {
-            return Err(io::Error::other("no thread for the sweeper"));
+            return Err(io::Error::other("can't start the thread that removes expired state"));
         }
         server.tell_rpcbind(&core.registry.programs())?;
         Ok(server)
     }
 }
 
-/// Binds TCP and, if wanted, UDP to one port. If the system chooses the port, it chooses for TCP,
-/// and the port may be taken for UDP.
+/// Binds TCP and, if wanted, UDP to one port. If the system chooses the port, it chooses a free one
+/// for TCP, which another socket may use for UDP. Then it tries other ports.
 fn bind(address: SocketAddr, udp: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
     let mut attempts = if address.port() == 0 { PORTS_TRIED } else { 1 };
     loop {

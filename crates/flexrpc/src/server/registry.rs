@@ -1,7 +1,8 @@
 //! A server's programs: several, in several versions each (section IV.C).
 //!
-//! Each thread remembers its last search. Even readers write to locks and reference counts. Moving
-//! their cache lines between threads that serve concurrently costs more than the search.
+//! Each thread remembers its latest search. Otherwise every call would take a read lock and a
+//! reference, and both write to shared memory. Moving those cache lines between busy threads costs
+//! more than the search.
 
 use crate::proto::ids::Procedure;
 use crate::proto::status::Refusal;
@@ -13,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) struct Registry {
     programs: RwLock<HashMap<u32, Versions>>,
-    /// A number that no other registry has, and that every change renews.
+    /// A number that no other registry has. Every change of the registry draws a new one.
     edition: AtomicU64,
 }
 
@@ -23,11 +24,11 @@ type Versions = BTreeMap<u32, Arc<dyn Service>>;
 static EDITIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// This thread's last search.
+    /// This thread's latest search.
     static LAST: Cell<Option<Entry>> = const { Cell::new(None) };
 }
 
-/// The service that an edition has for a program and version.
+/// The service for a program and version, in one edition of a registry.
 struct Entry {
     edition: u64,
     program: u32,
@@ -35,7 +36,7 @@ struct Entry {
     service: Arc<dyn Service>,
 }
 
-/// Forgets this thread's last search. Call it before a long sleep, so that a replaced service can
+/// Forgets this thread's latest search. Call it before a long sleep, so that a replaced service can
 /// be dropped.
 pub(crate) fn forget_last() {
     drop(LAST.take());
@@ -78,7 +79,7 @@ impl Registry {
         // this call uses it.
         let edition = self.edition.load(Ordering::Acquire);
         let Procedure { program, version, .. } = procedure;
-        // Taken out, because a service may make another call on this thread.
+        // Take it out, because a service may make another call on this thread.
         let last = LAST
             .take()
             .filter(|last| (last.edition, last.program, last.version) == (edition, program, version));

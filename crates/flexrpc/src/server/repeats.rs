@@ -1,9 +1,11 @@
-//! Calls of plain ONC RPC that come again over another connection, since the first one broke before
-//! the answer was read. Clients then send the same message, with the same transaction id.
+//! Calls of plain ONC RPC that a client repeats over another connection, because the first
+//! connection broke before the client got the answer. The client then sends the same message, with
+//! the same transaction id.
 //!
-//! The server remembers the answers of a client's last calls, and gives them again. It does so only
-//! for the procedures of [`OncOptions::repeated`](crate::OncOptions), and not over a connection that
-//! has the answer already: some clients use a transaction id there for many calls.
+//! The server remembers the answers to clients' latest calls, and sends them again. It does so only
+//! for the procedures of [`OncOptions::repeated`](crate::OncOptions). A message that repeats over a
+//! connection which already got the answer is a new call: some clients use one transaction id for
+//! many calls.
 
 use crate::net::origin::Origin;
 use crate::proto::Micros;
@@ -14,31 +16,34 @@ use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Memory for a remembered call, beside its answer.
+/// Memory that a remembered call takes, beside its answer.
 const CALL_BYTES: usize = 512;
 
-/// Memory for all remembered calls: some 25,000 with small answers. If it is used up, the origin that
-/// has the most forgets its oldest.
+/// Memory for all remembered calls, in bytes: some 25,000 with small answers. If it is used up, the
+/// server forgets the oldest call of the origin that uses most of it.
 const BYTES: usize = 16 << 20;
 
-/// Connections of a call that have its answer. A client that opens more has left the older ones.
+/// How many connections that got a call's answer are remembered. A client that opens more has
+/// abandoned the older ones.
 const CONNECTIONS: usize = 8;
 
-/// How long a call is remembered after its end. Linux's client waits for an answer for 60 s before it
-/// connects anew.
+/// How long a call is remembered after its end. Linux's client waits for an answer for 60 s before
+/// it reconnects.
 const KEPT: Micros = 120_000_000;
 
-/// How long a call waits for the end of its first execution. Its client then connects once more.
+/// How long a repeated call waits for the end of the first execution. After that the server closes
+/// the connection, and the client reconnects and repeats the call.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// The marks by which the server recognises a repeated call: it shares them with the first one.
+/// The properties by which the server recognises a repeated call. They are the same as in the first
+/// call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// The client: no other gets the answer.
+    /// The client; no other client gets the answer.
     pub(crate) from: Origin,
-    /// Its exact address, unless it is a user of this host.
+    /// The client's exact address, unless it is a user of this host.
     pub(crate) address: Option<IpAddr>,
-    /// The user whom it claims.
+    /// The user id that the client claims.
     pub(crate) uid: Option<u32>,
     pub(crate) xid: u32,
     pub(crate) procedure: Procedure,
@@ -49,7 +54,7 @@ pub(crate) struct Key {
 /// The calls of all clients.
 pub(crate) struct Repeats {
     state: Mutex<State>,
-    /// A call has ended, and another may wait for it.
+    /// Signals that a call has ended, since repetitions of it may wait.
     ended: Condvar,
     bytes: usize,
     /// Most threads that wait.
@@ -61,7 +66,7 @@ pub(crate) struct Repeats {
 struct State {
     calls: HashMap<Key, Entry>,
     done: HashMap<Origin, Done>,
-    /// Bytes of all in `done`.
+    /// Bytes of all calls in `done`.
     bytes: usize,
     waiting: HashMap<Origin, usize>,
     last: u64,
@@ -69,9 +74,9 @@ struct State {
 
 struct Entry {
     number: u64,
-    /// The last connections over which it came.
+    /// The latest connections over which it came.
     connections: VecDeque<u64>,
-    /// None while it runs.
+    /// `None` while the call runs.
     answer: Option<Bytes>,
 }
 
@@ -91,15 +96,16 @@ struct Ended {
 
 /// The server's knowledge of a call.
 pub(crate) enum Known<'r> {
-    /// Nothing: execute it, and tell the answer to the claim.
+    /// The call is new: execute it, then give the answer to the claim.
     New(Claim<'r>),
-    /// Its answer.
+    /// The call's answer.
     Answered(Bytes),
-    /// It runs for long, or too many calls wait. The client may ask again.
+    /// The call has been running for long, or too many repetitions already wait. The client can
+    /// repeat it later.
     Runs,
 }
 
-/// A call that is being executed. It is forgotten if this is dropped without an answer.
+/// A call that is being executed. The server forgets the call if this is dropped without an answer.
 pub(crate) struct Claim<'r> {
     repeats: &'r Repeats,
     key: Key,
@@ -107,19 +113,20 @@ pub(crate) struct Claim<'r> {
 }
 
 impl Repeats {
-    /// Knows no call. `workers` is the number of threads that execute calls; at most a quarter of them
-    /// waits for calls that run.
+    /// Without any call. `workers` is the number of threads that execute calls. At most a quarter
+    /// of them wait for calls that run.
     pub(crate) fn new(workers: usize) -> Self {
         let waiting = (workers / 4).max(1);
         Self { state: Mutex::default(), ended: Condvar::new(), bytes: BYTES, waiting, wait: WAIT }
     }
 
-    /// Asks prior to execution whether the call came before, over another connection. Waits while the
-    /// first one runs.
+    /// Finds out before the execution whether the call came before, over another connection. Waits
+    /// while the first one runs.
     pub(crate) fn ask(&self, key: Key, connection: u64) -> Known<'_> {
         let until = Instant::now() + self.wait;
         let mut state = self.state();
-        // It came while the first one ran, over whatever connection.
+        // Whether the call came while the first one ran. Then it gets the answer, over whatever
+        // connection.
         let mut waited = false;
         loop {
             match state.calls.get_mut(&key) {
@@ -201,7 +208,8 @@ impl Drop for Claim<'_> {
 }
 
 impl State {
-    /// Counts a waiting thread; `false` if the origin has as many as it leaves to others.
+    /// Counts a waiting thread. `false` if the origin already has as many waiting threads as are
+    /// free.
     fn begin_to_wait(&mut self, from: Origin, most: usize) -> bool {
         let free = most.saturating_sub(self.waiting.values().sum());
         let own = self.waiting.get(&from).copied().unwrap_or_default();
@@ -223,10 +231,10 @@ impl State {
 }
 
 impl Done {
-    /// Returns the bytes that this frees.
+    /// Forgets the oldest call, and returns the bytes that this frees.
     fn forget_oldest(&mut self, calls: &mut HashMap<Key, Entry>) -> usize {
         let Some(oldest) = self.calls.pop_front() else { return 0 };
-        // Another call may have taken its place.
+        // A later call with the same key may have replaced it.
         if calls.get(&oldest.key).is_some_and(|entry| entry.number == oldest.number) {
             calls.remove(&oldest.key);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Enough that threads seldom share one.
+/// Number of counters: enough that threads seldom share one.
 const STRIPES: usize = 64;
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -33,7 +33,7 @@ impl Running {
         Ran(stripe)
     }
 
-    /// Whether a call is running. May miss one that begins meanwhile.
+    /// Whether a call is running. Can miss a call that begins during the check.
     pub(crate) fn any(&self) -> bool {
         self.0.iter().any(|Stripe(count)| count.load(Ordering::Acquire) > 0)
     }

@@ -16,28 +16,29 @@ use std::{fmt, io};
 pub struct Request {
     /// Program, version and procedure.
     pub procedure: Procedure,
-    /// The argument bytes. Above 4 KiB they are in their receive buffer, of 132 KiB at least, which
-    /// clones and slices of them share: copy arguments that are kept for long.
+    /// The argument bytes. Arguments above 4 KiB are a part of their receive buffer, which has at
+    /// least 132 KiB. Their clones and slices keep that whole buffer, so copy arguments that you
+    /// keep for long.
     pub args: Bytes,
     /// The caller's credentials.
     pub credentials: Credentials,
     /// Whether the caller holds the cluster key, or has shown a certificate that
     /// the server trusts.
     pub authenticated: bool,
-    /// The user of this host who owns the other end of the connection, as the kernel has it. Only for
-    /// plain ONC RPC over TCP from loopback, with [`OncOptions::local_users`](crate::OncOptions); `None`
-    /// for all other callers.
+    /// The user of this host who owns the other end of the connection, according to the kernel.
+    /// Only for plain ONC RPC over TCP from loopback, with
+    /// [`OncOptions::local_users`](crate::OncOptions); `None` for all other callers.
     pub local_user: Option<u32>,
-    /// The owner of the caller's own key ([`crate::KeyLookup`]). It is no member of the
-    /// cluster, so `authenticated` is false. `None` for all other callers.
+    /// The owner of the caller's own key ([`crate::KeyLookup`]). Such a caller isn't a member of
+    /// the cluster, so `authenticated` is false. `None` for all other callers.
     pub holder: Option<Arc<dyn Holder>>,
     /// Whether the call came by TLS.
     pub encrypted: bool,
-    /// Peer address of the call: the caller's, or the previous callee's in a chain.
+    /// The address from which the call came: the caller's, or the previous callee's in a chain.
     pub peer: SocketAddr,
     /// The transport of the call.
     pub transport: Transport,
-    /// The caller stops waiting for the answer at this time.
+    /// The time at which the caller stops waiting for the answer.
     pub deadline: Option<Instant>,
     /// The call's identifier; the same for every duplicate. For plain ONC RPC, the session is
     /// [`SessionId::NONE`](crate::SessionId::NONE), and the transaction id the caller's own.
@@ -66,13 +67,14 @@ impl fmt::Debug for Request {
 pub enum ServiceError {
     /// The procedure doesn't exist, so nothing was executed.
     NoSuchProcedure,
-    /// The callee is at one of its limits, so nothing was executed.
+    /// The service has reached one of its limits, so nothing was executed.
     Overloaded,
     /// The caller's deadline passed, so nothing was executed.
     DeadlinePassed,
     /// Executed, with this error.
     Fault(Fault),
-    /// Executed, and a caller of plain ONC RPC waits for no reply (batching). Other callers get [`Fault::system`].
+    /// Executed. A caller of plain ONC RPC gets no reply, since it expects none (batching). Other
+    /// callers get [`Fault::system`].
     Unanswered,
 }
 
@@ -88,8 +90,8 @@ pub trait Service: Send + Sync + 'static {
     /// concurrently with other calls, and may block.
     ///
     /// # Errors
-    /// No such procedure, or the procedure's own error; then the reply is discarded. After a panic
-    /// the caller gets [`Fault::system`].
+    /// The procedure doesn't exist, or ended with an error; then the reply is discarded. After a
+    /// panic the caller gets [`Fault::system`].
     fn call(&self, request: &Request, reply: &mut Reply) -> Result<(), ServiceError>;
 }
 
@@ -102,8 +104,8 @@ where
     }
 }
 
-/// Buffer for a service's result. The result follows room for the head, so the answer is one buffer
-/// and one write.
+/// Buffer for a service's result. The buffer begins with room for the head. So the whole answer is
+/// one buffer, and needs one write.
 #[derive(Debug)]
 pub struct Reply(Vec<u8>);
 
@@ -112,7 +114,7 @@ impl Reply {
     pub(crate) const ROOM_BYTES: usize = HEAD_BYTES;
 
     pub(crate) fn new() -> Self {
-        // Not zeroes: for those glibc uses calloc, which bypasses its per-thread caches.
+        // Not zeroes: the vector would come from calloc, which bypasses glibc's per-thread caches.
         Self([u8::MAX; HEAD_BYTES].to_vec())
     }
 
@@ -121,8 +123,8 @@ impl Reply {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The vector, for encoders that append to it. It begins with bytes that aren't part of the
-    /// result: only append.
+    /// The vector, for encoders that append to it. Only append: it begins with bytes that aren't
+    /// part of the result.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }
@@ -152,7 +154,7 @@ impl Reply {
         Bytes::from(self.into_frame()).slice(HEAD_BYTES..)
     }
 
-    /// Head room and result. Restores the room if a service removed it.
+    /// The room for the head, and the result. Restores the room if a service removed it.
     pub(crate) fn into_frame(mut self) -> Vec<u8> {
         if self.0.len() < HEAD_BYTES {
             self.0.resize(HEAD_BYTES, 0);
@@ -172,7 +174,8 @@ impl io::Write for Reply {
     }
 }
 
-/// Reasons why a call got no value: refused before execution, or a fault of it.
+/// Reasons why a call got no value: it was refused before execution, it failed, or its caller
+/// expects no reply.
 pub(crate) enum Ended {
     Refused(Refusal),
     Fault(Fault),
@@ -183,12 +186,12 @@ impl Ended {
     /// [`Self::Unanswered`] for a caller of FlexRPC.
     #[cold]
     pub(crate) fn unanswered() -> Fault {
-        Fault::system("the service gave no answer")
+        Fault::system("the service returned no answer")
     }
 
     #[cold]
     pub(crate) fn too_large(len: usize, limit: usize) -> Self {
-        let told = format!("the result of {len} bytes is larger than {limit}; over UDP, use TCP");
+        let told = format!("the result of {len} bytes exceeds the limit of {limit}; over UDP, use TCP");
         Self::Fault(Fault::system(told))
     }
 

@@ -5,8 +5,9 @@ use crate::sync::{Condvar, Mutex, thread};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Stack of a thread: a C program's main thread has as much, and programs that move have procedures for
-/// it, with large arguments by value. It is address space, of which a thread uses what it needs.
+/// Stack of a thread, as large as that of a C program's main thread. Procedures of programs that
+/// were written for SunRPC ran there, and can have large arguments by value. It is address space: a
+/// thread occupies only the memory that it uses.
 #[cfg(not(all(test, shuttle)))]
 const STACK_BYTES: usize = 8 << 20;
 

@@ -1,10 +1,10 @@
 //! Service workers (section IV.C): threads that watch all connections by epoll, instead of the
 //! paper's select(), and execute calls. Their number follows the load: if none is idle, another
-//! starts; a worker that was idle for long ends.
+//! starts; a worker that has been idle for long ends.
 //!
-//! A worker stays with the connection that it last served while another watches the others. It
-//! first spins, then sleeps in a receive. That saves the busy connection an epoll round per call;
-//! idle connections cost no thread.
+//! While another worker watches the other connections, a worker stays with the connection that it
+//! served last. It first spins, then sleeps in a receive. This saves a busy connection an epoll
+//! round for each call. Idle connections occupy no thread.
 
 use crate::net::origin::Origin;
 use crate::net::{buffer, clock, socket};
@@ -26,10 +26,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Connections accepted before a worker serves the others again.
+/// How many connections a worker accepts before it serves others again.
 const ACCEPTED_AT_ONCE: usize = 64;
 
-/// Wait before the next accept if the system has no descriptors left.
+/// How long to wait before the next accept if the system has no descriptors left.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
 
 const LISTENER: u64 = 0;
@@ -80,7 +80,7 @@ impl Workers {
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         for _ in 0..self.core.options.workers.least.max(1) {
             if !self.spawn() {
-                return Err(io::Error::other("no thread for a service worker"));
+                return Err(io::Error::other("can't start a thread for a service worker"));
             }
         }
         Ok(())
@@ -89,12 +89,13 @@ impl Workers {
     /// Ends all workers after their present calls.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        // Never read, so it wakes every worker.
+        // No thread reads this eventfd, so it wakes every worker.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 
-    /// Stops accepting connections: new callers are refused, instead of waiting for a server that
-    /// won't accept them. The port is free at once, even if a thread still holds the descriptor.
+    /// Stops accepting connections. New callers are refused at once, instead of waiting in the
+    /// queue of the listener. The port is free immediately, even if a thread still holds the
+    /// descriptor.
     pub(crate) fn stop_listening(&self) {
         if let Some(listener) = &self.listener {
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
@@ -143,7 +144,7 @@ impl Workers {
             let woken = epoll::wait(&self.epoll, &mut events, Some(&dormant));
             let others = self.idle.fetch_sub(1, Ordering::AcqRel) - 1;
             match woken {
-                // The last watcher stays, however long the others are busy.
+                // The only watching worker stays, however long the others are busy.
                 Ok(0) if others > 0 && self.may_end() => return,
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => {
@@ -152,14 +153,15 @@ impl Workers {
                     }
                     self.on_event(events[0].data.u64());
                 }
-                // Epoll itself fails only if it is misused.
+                // Waiting in epoll fails only by a programming error.
                 Err(_) => break,
             }
         }
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether this dormant worker exceeds the least number. If so, this uncounts it.
+    /// Whether this dormant worker may end, because there are more than the least number. If so, it
+    /// is no longer counted.
     fn may_end(&self) -> bool {
         let least = self.core.options.workers.least.max(1);
         let ended = self
@@ -186,7 +188,7 @@ impl Workers {
         for chains in 1usize.. {
             let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);
             let parked = connection.serve(&mut line, &self.core, self);
-            // From here on another worker may have it.
+            // From here on another worker may serve the connection.
             drop(line);
             match parked {
                 Parked::Readable => return self.rearm(connection, EventFlags::IN),
@@ -204,7 +206,8 @@ impl Workers {
 
     /// Watches the connection again.
     pub(crate) fn rearm(&self, connection: &Connection, mut flags: EventFlags) {
-        // The socket doesn't announce bytes that TLS holds, but it is usually writable.
+        // Epoll doesn't see bytes that TLS has already read from the socket. But the socket is
+        // usually writable, so waiting for that wakes a worker.
         if connection.fd.has_more() {
             flags |= EventFlags::OUT;
         }
@@ -215,7 +218,7 @@ impl Workers {
         }
     }
 
-    /// Executes a call that the forwarder keeps.
+    /// Executes a chain call that the forwarder owns.
     fn run_job(&self) {
         if let Some(job) = self.chains.jobs.take_one() {
             let ended = self.core.run(&job.head, job.args, job.caller, job.origin, job.arrived);
@@ -263,12 +266,12 @@ impl Workers {
         Ok(())
     }
 
-    /// Whether one more connection from there may be added. No host or local user gets more than it
-    /// leaves to others.
+    /// Whether a host or local user may have one more connection: only while it has fewer than are
+    /// free.
     fn has_room_for(&self, source: Origin) -> bool {
         let (connections, most) = (self.connections(), self.core.options.connections);
         let free = most.saturating_sub(connections.len());
-        // Only a source with that many could have more than are free.
+        // While less than half are in use, no source can have more than are free.
         if connections.len() < most / 2 {
             return free > 0;
         }
@@ -308,7 +311,8 @@ impl Workers {
 }
 
 impl ConnectionTable for Workers {
-    // If the caller sent a call ahead, epoll can't see it, so the connection waits to be writable.
+    // If the caller has already sent its next call, this process may have read it from the socket,
+    // where epoll no longer sees it. So the connection waits to be writable.
     fn resume(&self, connection: &Connection) {
         let ahead = {
             let mut line = connection.line.lock().unwrap_or_else(PoisonError::into_inner);

@@ -96,7 +96,7 @@ impl World {
             Step::NotExecuted(refusal) => self.end(caller, Outcome::NotExecuted(refusal), Kind::Refused),
             Step::Unknown(doubt) => {
                 let server = active.server;
-                // An answer may still arrive on it.
+                // An answer may still arrive on this connection.
                 self.callers[caller].streams[server] = None;
                 self.end(caller, Outcome::Unknown(doubt), Kind::Doubtful);
             }
@@ -172,7 +172,7 @@ impl World {
         } else {
             Step::Send
         };
-        // An outdated timer does nothing: the later one will fire.
+        // A timer that fires too early does nothing, since a later one is set.
         if !matches!(step, Step::Wait(_)) {
             self.follow(caller, step);
         }
@@ -201,7 +201,8 @@ impl World {
             Transport::Tcp => stream.is_some() && self.callers[caller].streams[active.server] == stream,
         };
         if !authentic {
-            // Over UDP anybody can forge frames; a connection ends with a forged frame.
+            // Over UDP anybody can forge frames, so the caller ignores this one. Over TCP a forged
+            // frame ends the connection.
             if let Some(stream) = stream.filter(|_| by_its_way) {
                 self.streams[stream].alive = false;
                 self.caller_sees_cut(caller, stream);
@@ -222,7 +223,8 @@ impl World {
         }
     }
 
-    /// Takes the outcome of the frames; for a chain, more callees may have to be asked.
+    /// Handles the outcome that the frames gave. For a chain, the caller may have to ask more
+    /// callees.
     fn end(&mut self, caller: usize, outcome: Outcome, kind: Kind) {
         let Some(active) = self.callers[caller].active.take() else { return };
         let Active { tag, call, server, deadline, work, .. } = active;

@@ -1,8 +1,9 @@
 //! The protocol under a seeded simulator: the state machines of [`crate::proto`] with a virtual
-//! clock and a virtual network. The network loses, duplicates, reorders, delays, damages and cuts.
-//! Servers restart (at times with limits below every call's size), stall, forget, and change their
-//! forwarding rules. Some worlds have a key. There, a stranger without it sends copies of the
-//! requests that it sees, altered or not, and replays the answers.
+//! clock and a virtual network. The network loses, duplicates, reorders, delays and damages frames,
+//! and cuts connections. Servers restart (at times with limits below every call's size), stall,
+//! forget results and sessions, and change their forwarding rules. Some worlds have a key. There, a
+//! stranger without it sends copies of the requests that it sees, altered or not, and replays the
+//! answers.
 //!
 //! Every schedule is checked: no call is executed twice; a value is reported only if the call was
 //! executed once; "not executed" is reported only if it never was. A failing seed prints and
@@ -32,10 +33,10 @@ use world::World;
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 2_000;
 
-/// Seeds within which the simulator must notice a planted fault (DESIGN §10).
+/// Number of seeds within which the simulator must notice a planted fault.
 const SEEDS_TO_CATCH: u64 = 100_000;
 
-/// The violation in a seed's schedule, if any.
+/// Runs a seed's schedule, and returns the violation that it finds, if any.
 fn violation(seed: u64) -> Option<String> {
     World::new(seed).run().err()
 }
@@ -109,7 +110,7 @@ fn the_schedules_reach_what_they_are_for() {
     }
 }
 
-/// Each planted fault must show as a violation; else the simulator is too weak.
+/// Each planted fault must lead to a violation. Otherwise the simulator is too weak.
 fn is_caught(fault: Planted) {
     plant(Some(fault));
     let caught = (0..SEEDS_TO_CATCH).find_map(|seed| Some((seed, violation(seed)?)));

@@ -78,7 +78,7 @@ pub(super) struct Stream {
     pub(super) server: usize,
     /// The server's incarnation that accepted it.
     pub(super) incarnation: u64,
-    /// Arrivals are in order: none comes before these times.
+    /// Bytes arrive in order: none before these times.
     pub(super) to_server: Micros,
     pub(super) to_owner: Micros,
 }
@@ -93,14 +93,14 @@ pub(super) enum Owner {
     Stranger(Victim),
 }
 
-/// The true caller to which a stranger replays answers, and the way there.
+/// The true caller to which a stranger replays answers, and how they reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Victim {
     Caller(usize),
     Stream(usize),
 }
 
-/// The way on which a frame came, and on which its answer goes back.
+/// The path by which a frame came, and by which its answer returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
     Datagram(usize),

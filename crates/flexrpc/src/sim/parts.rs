@@ -11,7 +11,7 @@ use crate::proto::status::{Outcome, Refusal};
 use crate::sim::network::{Path, Random, Victim, Weather};
 use std::collections::BTreeMap;
 
-/// Small worlds, many of them: a fault needs few parts to show.
+/// Worlds are small and many, since a fault needs few parts to show.
 pub(super) const SERVERS: usize = 3;
 
 /// Every two callers belong to one client and share its sessions.
@@ -25,10 +25,10 @@ pub(super) struct Server {
     pub(super) admission: Admission,
     /// The operator's forwarding rule.
     pub(super) forwards: bool,
-    /// Accepts no call's payload, whatever its size.
+    /// Whether it refuses every call as too large.
     pub(super) narrow: bool,
     pub(super) relays: BTreeMap<u64, ChainCall>,
-    /// Its connections to other servers that no relay uses.
+    /// Its connections to other servers that no relay uses now.
     pub(super) idle: BTreeMap<usize, usize>,
     pub(super) next_relay: u64,
 }
@@ -164,7 +164,7 @@ impl Caller {
     pub(super) fn next_id(&mut self, session: SessionId) -> CallId {
         let transaction = self.next_transaction;
         self.next_transaction += CALLERS_OF_A_CLIENT as u64;
-        // The caller's handle; the client's other caller has another.
+        // Each of the client's two callers has its own handle.
         CallId { session, handle: (self.index % CALLERS_OF_A_CLIENT) as u32, transaction }
     }
 }
@@ -221,7 +221,7 @@ pub(super) enum Event {
         incarnation: u64,
         relay: u64,
     },
-    /// The last byte leaves towards the next callee.
+    /// The last byte leaves for the next callee.
     RelaySends {
         server: usize,
         incarnation: u64,

@@ -15,7 +15,7 @@ use crate::sim::world::World;
 use bytes::Bytes;
 
 impl World {
-    /// The whole payload has arrived, without the proof that it is whole.
+    /// The whole payload has arrived, but not yet the proof that it is whole.
     pub(super) fn head_arrives(&mut self, server: usize, stream: usize, bytes: &[u8]) {
         let frames = self.frames.clone();
         let Some(Parsed { head, payload, .. }) = frames.parse(bytes) else { return };
@@ -88,7 +88,8 @@ impl World {
         self.respond(id, reception, Path::Stream(stream));
     }
 
-    /// Sends to the next callee after all bytes may leave. The bytes before that mean nothing.
+    /// Sends to the next callee after all bytes may leave. The model omits the bytes before that,
+    /// which have no effect alone.
     fn pass_on(&mut self, server: usize, number: u64) {
         let Some(call) = self.servers[server].relays.get_mut(&number) else { return };
         let whole = call.relay.head_may_leave() && call.relay.may_leave() == call.payload.len();
@@ -134,7 +135,7 @@ impl World {
         self.send_on(server, number);
     }
 
-    /// Sends the whole call to the next callee, and repeats it if that callee asks.
+    /// Sends the whole call to the next callee, or sends it again if that callee asks.
     fn send_on(&mut self, server: usize, number: u64) {
         let Some(call) = self.servers[server].relays.get(&number) else { return };
         let Some(downstream) = call.downstream else { return };

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 const MOST_EVENTS: u64 = 200_000;
 
 impl World {
-    /// Runs until no event is left; the error names the violation.
+    /// Runs until no event is left. The error describes the violation.
     pub(super) fn run(&mut self) -> Result<(), String> {
         while let Some(Reverse((time, number))) = self.queue.pop() {
             self.now = time;
@@ -42,7 +42,7 @@ impl World {
             };
             if !true_claim {
                 return Err(format!(
-                    "call {tag} at {server}: {claim:?} was said, {times} times it was executed"
+                    "call {tag} at {server}: the caller claims {claim:?}, but it was executed {times} times"
                 ));
             }
         }
@@ -104,7 +104,7 @@ impl World {
             Event::Flip { server } => self.servers[server].forwards ^= true,
             Event::Sweep { server } => {
                 self.servers[server].admission.sweep(self.now);
-                // Stops after the last caller; else the schedule would never end.
+                // Sweeps stop after the last caller. Otherwise the schedule would never end.
                 if self.callers.iter().any(|caller| !caller.is_done()) {
                     self.after(100_000, Event::Sweep { server });
                 }

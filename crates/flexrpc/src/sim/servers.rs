@@ -28,7 +28,7 @@ impl World {
         let is_chain = head.has(flags::CHAIN);
         if let (true, Kind::Call, Path::Stream(stream)) = (self.servers[server].narrow, head.kind, path) {
             self.reached.unasked += 1;
-            // With a key, callers believe no frame without a tag, such as this one.
+            // This refusal has no tag. In worlds with a key, callers don't believe it.
             if self.frames.are_keyed() {
                 return self.cut(stream);
             }
@@ -63,7 +63,7 @@ impl World {
                 let again = self.frames.frame(Head::new(Kind::SendAgain, id), &[], &[]);
                 self.answer(path, &again);
             }
-            // Callers don't believe the untagged last word, so only the cut counts.
+            // Callers don't believe this frame, since it has no tag. So only the cut matters.
             (Reception::TurnAway, Path::Stream(stream)) => self.cut(stream),
             _ => {}
         }
@@ -71,8 +71,8 @@ impl World {
 
     /// Executes an admitted call, unless its deadline has passed.
     pub(super) fn execute(&mut self, server: usize, head: &Head, tag: u64, path: Path, relay: Option<u64>) {
-        // The call arrives at this very moment. A head with one microsecond left was late when it
-        // was sent.
+        // In this model the call's head arrives now, too. A head with one microsecond left was late
+        // when it was sent.
         if head.time_left_us == 1 {
             return self.ended(server, head.id, path, relay, Outcome::NotExecuted(Refusal::DeadlinePassed));
         }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 const CALLERS: usize = 4;
 const CALLS_OF_A_CALLER: u32 = 6;
 
-/// How often the schedules reached states in which faults hide.
+/// How often the schedules reached the states in which faults can hide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
     pub(super) values: u64,
@@ -26,7 +26,7 @@ pub(super) struct Reached {
     pub(super) forged: u64,
     pub(super) denied: u64,
     pub(super) pooled: u64,
-    /// Refusals that the server sent without asking the cache.
+    /// Refusals that the server sent without checking whether it had executed the call.
     pub(super) unasked: u64,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct World {
     pub(super) claims: Vec<(u64, usize, Claim)>,
     pub(super) next_tag: u64,
     pub(super) reached: Reached,
-    /// Whether to print the events: the run examines a single seed.
+    /// Whether to print the events, because the run examines a single seed.
     told: bool,
 }
 
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Replays only frames that the caller may believe: any other would end the connection.
+    /// Replays only frames that the caller could believe. Any other frame would end the connection.
     pub(super) fn hand_on(&mut self, victim: Victim, bytes: Vec<u8>) {
         if !self.frames.parse(&bytes).is_some_and(|frame| frame.authentic) {
             return;
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Sends a frame to the server, in order; a chain's head runs ahead.
+    /// Sends a frame to the server, in order; a chain call's head arrives earlier.
     pub(super) fn stream_to_server(&mut self, stream: usize, bytes: Vec<u8>, is_chain: bool) {
         if !matches!(self.streams[stream].owner, Owner::Stranger(_)) {
             self.forge(self.streams[stream].server, Victim::Stream(stream), &bytes);
@@ -201,8 +201,8 @@ impl World {
         self.at(arrival, Event::ToOwner { stream, bytes });
     }
 
-    /// Damage that TCP's own checksum misses. A damaged head would end the connection, which cuts
-    /// do already.
+    /// Damages a payload, as faults do that TCP's own checksum misses. A damaged head would only
+    /// end the connection, as cuts already do.
     fn damaged_payload(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         let head = Head::decode(&bytes).ok().flatten().map_or(0, |head| head.head_len());
         if bytes.len() > head && self.random.percent(self.weather.damage) {
@@ -225,8 +225,8 @@ impl World {
     pub(super) fn cut(&mut self, stream: usize) {
         if std::mem::replace(&mut self.streams[stream].alive, false) {
             self.tell(|| format!("stream {stream} is cut: {:?}", self.streams[stream]));
-            // Bytes on their way to the server may have arrived already. The server then handles
-            // them though their caller is gone, so they stay scheduled.
+            // Bytes that were sent may have reached the server before the cut. The server then
+            // handles them, though their caller is gone. So their events stay scheduled.
             self.after(2_000, Event::CutSeen { stream });
         }
     }
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// Sends an answer back on its request's way.
+    /// Sends an answer back along its request's path.
     pub(super) fn answer(&mut self, path: Path, bytes: &[u8]) {
         self.tell(|| {
             let head = Head::decode(bytes).ok().flatten();

@@ -1,6 +1,6 @@
-//! Primitives that threads share or wait for when they hand work to each other: those of the
-//! standard library and the kernel. Tests built with `--cfg shuttle` get those of [`modelled`]
-//! instead. There, shuttle chooses the next thread at every step, and tries thousands of orders.
+//! Locks, atomics, threads and waits: those of the standard library and the kernel. Tests built
+//! with `--cfg shuttle` get those of [`modelled`] instead. There, shuttle chooses the next thread
+//! at every step, and tries thousands of orders.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use self::real::*;
@@ -19,18 +19,18 @@ mod real {
     pub(crate) use std::thread;
     use std::time::{Duration, Instant};
 
-    /// Microseconds of the system's monotonic clock. Not inlined: else each of the dozen calls on a
-    /// call's path would have its own copy of the clock lookup.
+    /// Microseconds of the system's monotonic clock. This isn't inlined: otherwise the code of each
+    /// call would contain a dozen copies of the clock lookup.
     #[inline(never)]
     pub(crate) fn now() -> Micros {
         let now = clock_gettime(ClockId::Monotonic);
         now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1_000
     }
 
-    /// The same recent time for code that knows only the standard library's clock.
+    /// The time `at`, which must be recent, in the standard library's clock.
     pub(crate) fn instant(at: Micros) -> Option<Instant> {
         static BOTH: OnceLock<(Micros, Instant)> = OnceLock::new();
-        // In this order: if this thread pauses in between, deadlines come early and not late.
+        // The order matters: if this thread pauses in between, deadlines come early, and not late.
         let both = || {
             let instant = Instant::now();
             (now(), instant)

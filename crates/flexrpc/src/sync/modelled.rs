@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LockResult, TryLockError, TryLockResult};
 use std::time::Duration;
 
-/// One in so many waits with a timeout times out at once.
+/// Of this many waits with a timeout, one times out at once, on average.
 const TIMEOUTS: u32 = 4;
 
 fn times_out() -> bool {
@@ -120,7 +120,7 @@ impl Condvar {
         }
     }
 
-    /// Never held while other threads may run.
+    /// No thread lets another one run while it holds this lock.
     fn patient(&self) -> std::sync::MutexGuard<'_, Vec<Arc<AtomicBool>>> {
         self.patient.lock().expect("no poison")
     }
@@ -137,7 +137,7 @@ impl TimedOut {
 
 thread_local!(static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) });
 
-/// Lets `time` pass, in which other threads may run.
+/// Lets `time` pass. Other threads may run during it.
 fn pass(time: Duration) {
     NOW.set(NOW.get().saturating_add(time));
     thread::yield_now();
@@ -148,7 +148,7 @@ pub(crate) fn now() -> Micros {
     NOW.get().as_micros() as Micros
 }
 
-/// None: services know only the standard library's clock, so they get no deadline.
+/// Always `None`: services know only the standard library's clock, so they get no deadline here.
 pub(crate) fn instant(_at: Micros) -> Option<std::time::Instant> {
     None
 }

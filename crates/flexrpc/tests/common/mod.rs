@@ -23,26 +23,26 @@ pub const FAIL: u32 = 3;
 pub const PANIC: u32 = 4;
 /// Takes as many milliseconds as its argument says.
 pub const SLEEP: u32 = 5;
-/// Returns how many calls of [`SLEEP`] are running.
+/// Returns the number of running calls of [`SLEEP`].
 pub const RUNNING: u32 = 6;
 
 /// Takes two seconds if the service is marked.
 pub const SLEEP_IF_MARKED: u32 = 7;
 
-/// As [`COUNT`], but sometimes slow, and rarely stalling the whole service: see [`SLOW_EVERY`] and
+/// As [`COUNT`], but sometimes slow. Rarely, it stalls the whole service: see [`SLOW_EVERY`] and
 /// [`STALL_EVERY`].
 pub const COUNT_SLOWLY: u32 = 8;
 
-/// Is refused: the service is at its limits.
+/// The service refuses it, as if one of its limits were reached.
 pub const FULL: u32 = 10;
 
 /// Runs until [`Service::let_go`].
 pub const HOLD: u32 = 9;
 
-/// One in so many executions of [`COUNT_SLOWLY`] takes 50 ms.
+/// Of this many executions of [`COUNT_SLOWLY`], one takes 50 ms.
 pub const SLOW_EVERY: usize = 50;
 
-/// One in so many holds up all others, for longer than impatient callers wait.
+/// Of this many executions, one delays all others, for longer than impatient callers wait.
 pub const STALL_EVERY: usize = 2_000;
 
 /// Longest run of a call of [`HOLD`].
@@ -93,7 +93,7 @@ impl Service {
         self.let_go.1.notify_all();
     }
 
-    /// Credentials of the last call.
+    /// Credentials of the latest call.
     pub fn last_credentials(&self) -> Credentials {
         self.credentials.lock().unwrap().clone()
     }
@@ -135,7 +135,7 @@ impl Service {
             HOLD => {
                 let (let_go, changed) = &self.let_go;
                 self.running.fetch_add(1, Ordering::SeqCst);
-                // Bounded, so that a test that fails before it lets go also ends.
+                // The wait is bounded, so that a test ends even if it fails before it lets go.
                 let held = let_go.lock().unwrap();
                 drop(changed.wait_timeout_while(held, LONGEST_HOLD, |let_go| !*let_go).unwrap());
                 self.running.fetch_sub(1, Ordering::SeqCst);

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use strait_testkit::wait::pause;
 
-/// After one in so many datagrams, or pieces of a stream, a [`PAUSE`] follows.
+/// After one of this many datagrams, or pieces of a stream, a [`PAUSE`] follows.
 const PAUSE_EVERY: u64 = 2_000;
 
-/// Long enough that a forgetful server forgets callers that are silent meanwhile.
+/// Length of a pause: long enough for a forgetful server to forget callers that are silent during
+/// it.
 const PAUSE: Duration = Duration::from_millis(120);
 
 /// The proxy closes a socket towards the server that its caller hasn't used for so long.
@@ -46,7 +47,7 @@ fn count(of: &AtomicUsize) {
     of.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A small generator: the network's dice needn't be good.
+/// A small random generator: the network's random numbers needn't be good.
 struct Dice(u64);
 
 impl Dice {

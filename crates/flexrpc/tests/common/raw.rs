@@ -1,4 +1,4 @@
-//! A peer that writes the wire by hand: frames that a proper client or server wouldn't send.
+//! A peer that makes its frames by hand, such as a proper client or server wouldn't send.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -169,8 +169,8 @@ impl Raw {
     }
 }
 
-/// A callee that answers each frame but the handshake by `answer`, which also gets the connection's
-/// number.
+/// A callee that answers each frame, except the handshake, by `answer`. It also passes the
+/// connection's number to `answer`.
 pub fn callee(mut answer: impl FnMut(usize, Frame) -> Option<Vec<u8>> + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! `foo_clnt.c`, and the sample of a caller.
+//! Writes `foo_clnt.c`, and the sample of a caller.
 
 use super::Unit;
 use super::procedures::{Procedure, Program};
@@ -20,7 +20,8 @@ pub fn file(unit: &Unit<'_>) -> String {
     out
 }
 
-/// The arguments that all functions pass on: the procedure, and what is sent.
+/// The arguments that all functions pass to the library: the procedure, and the routine and address of the
+/// value to send.
 fn sent(procedure: &Procedure<'_>, address: &str) -> String {
     let routine = procedure.argument().map_or("xdr_void".to_owned(), |argument| argument.routine);
     format!("{}, (xdrproc_t){routine}, {address}", procedure.number)
@@ -78,7 +79,7 @@ fn multicasts(procedure: &Procedure<'_>) -> String {
     out
 }
 
-/// rpcgen's layout: the return type has a line of its own.
+/// Puts the return type on a separate line, as rpcgen does.
 pub fn on_two_lines(head: &str, function: &str) -> String {
     match head.find(&format!("{function}(")).or_else(|| head.find(&format!("{function}_svc("))) {
         Some(at) => format!("{}\n{}", head[..at].trim_end(), &head[at..]),

@@ -1,4 +1,4 @@
-//! `foo_xdr.c`: a routine for each type, which encodes, decodes and frees.
+//! Writes `foo_xdr.c`: a routine for each type, which encodes, decodes and frees its values.
 
 use super::Unit;
 use super::header::{of_headers, parameter};
@@ -36,7 +36,7 @@ pub fn file(unit: &Unit<'_>) -> String {
     out
 }
 
-/// The routine of a procedure's arguments, if they travel as a struct.
+/// The routine of a procedure's arguments, if they are sent as a struct.
 fn argument_routine(unit: &Unit<'_>, procedure: &Procedure<'_>) -> String {
     if !procedure.has_struct() {
         return String::new();
@@ -80,11 +80,12 @@ fn whole(unit: &Unit<'_>, of: &Declaration) -> String {
     }
 }
 
-/// The call for a value. `place` is an expression for it, `prefix` the beginning of the fields of a
-/// variable array.
+/// The call for a value. `place` is an expression for the value, and `prefix` the beginning of the field
+/// names of a variable array.
 fn call(unit: &Unit<'_>, of: &Declaration, place: &str, prefix: &str) -> String {
     let (kind, routine) = unit.base(&of.base);
-    // An array's name is its address; a typedef's parameter is that address already.
+    // The name of an array is its address, and the parameter `objp` of an array typedef is already an
+    // address.
     let array = if place == "(*objp)" { "objp" } else { place };
     let address = if place == "(*objp)" { "objp".to_owned() } else { format!("&{place}") };
     match (&of.base.kind, &of.shape) {
@@ -128,7 +129,8 @@ fn fields_body(unit: &Unit<'_>, fields: &[Declaration]) -> String {
 fn union_body(unit: &Unit<'_>, name: &str, union: &Union) -> String {
     let discriminant = &union.discriminant;
     let chosen = &discriminant.name.text;
-    // Compilers warn of labels that an enum doesn't have, and of members without a label.
+    // Without a cast, compilers warn about labels that aren't members of the enum, and about members without
+    // a label.
     let is_enum = matches!(&discriminant.base.kind, BaseKind::Named(of)
         if unit.types.get(of.as_str()).is_some_and(|of| matches!(of.body, Body::Enum(_) | Body::Typedef(_))));
     let cast = if is_enum { "(int)" } else { "" };
@@ -149,7 +151,7 @@ fn union_body(unit: &Unit<'_>, name: &str, union: &Union) -> String {
     out += "\tdefault:\n";
     out += &match &union.default {
         Some(declaration) => arm(declaration.as_ref()),
-        // xdr_free of a list mustn't stop at a union that failed to decode.
+        // xdr_free of a list must not stop at a union that failed to decode.
         None => "\t\treturn xdrs->x_op == XDR_FREE;\n".to_owned(),
     };
     out + "\t}\n"
@@ -172,7 +174,7 @@ fn link<'d>(unit: &Unit<'_>, of: &Definition, fields: &'d [Declaration]) -> Opti
     (leads_here(last) || by_typedef() == Some(true)).then_some(last)
 }
 
-/// A list, by a loop: its length mustn't depend on the stack.
+/// The body of a list's routine: a loop, since the list's length must not be limited by the stack.
 fn list(unit: &Unit<'_>, name: &str, fields: &[Declaration], link: &Declaration) -> String {
     let link = &link.name.text;
     let mut out = format!("\t{name} *at, *next;\n\tbool_t more;\n\n\tfor (at = objp;; at = next) {{\n");

@@ -1,11 +1,11 @@
-//! The C of one definition.
+//! Writes one definition in C.
 
 use super::Unit;
 use super::names::{number, quoted};
 use crate::syntax::{Body, Constant, Declaration, Definition, Union, Value};
 use std::fmt::Write as _;
 
-/// One definition; a program has none of its own.
+/// One definition in C. It is empty for a program.
 pub fn definition(unit: &Unit<'_>, of: &Definition) -> String {
     let name = &of.name.text;
     match &of.body {

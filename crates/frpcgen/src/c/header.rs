@@ -42,7 +42,7 @@ pub fn header(unit: &Unit<'_>) -> String {
     out + "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n"
 }
 
-/// Types of C's headers that the source uses and doesn't define.
+/// Types of C's headers that the source uses but doesn't define.
 pub fn of_headers<'u>(unit: &'u Unit<'_>) -> impl Iterator<Item = (&'static str, &'static str)> + use<'u> {
     let is_used = |name: &str| {
         let mut all = unit.definitions.iter().flat_map(|definition| match &definition.body {
@@ -72,7 +72,7 @@ fn routines(unit: &Unit<'_>) -> String {
     out
 }
 
-/// A routine's second parameter, without its name: C passes an array's address by itself.
+/// The type of a routine's second parameter. C passes arrays by their address, so they need no `*`.
 pub fn parameter(unit: &Unit<'_>, name: &str) -> String {
     let is_array = unit.is_array(&BaseKind::Named(name.to_owned()), &Shape::Plain);
     if is_array { name.to_owned() } else { format!("{name} *") }

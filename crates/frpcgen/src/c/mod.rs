@@ -1,8 +1,8 @@
-//! Writes C in rpcgen's manner, over `flexrpc.h`.
+//! Writes C code as rpcgen does, over `flexrpc.h`.
 //!
-//! As in rpcgen, the C compiler resolves names: constants, limits and foreign types keep the names
-//! that they have in the source, and lines with `%` go to every output. So this output language
-//! starts from the definitions as written, not from the checked model.
+//! As with rpcgen, the C compiler resolves names: constants, limits and foreign types keep the names that
+//! they have in the source, and lines with `%` go to all outputs. So the input for C is the syntax tree, and
+//! not the checked model.
 
 mod client;
 mod codec;
@@ -32,9 +32,9 @@ pub enum Output {
     Server,
     /// `-m`: dispatch functions without a `main`.
     Dispatch,
-    /// `-Sc`: a program that calls every procedure, to begin with.
+    /// `-Sc`: a sample program that calls each procedure, as a starting point.
     SampleClient,
-    /// `-Ss`: empty procedures, to begin with.
+    /// `-Ss`: sample procedures that are empty, as a starting point.
     SampleServer,
 }
 
@@ -43,12 +43,12 @@ pub enum Output {
 pub struct Style {
     /// `-N`: several arguments, passed by value.
     pub by_value: bool,
-    /// `-M`: the caller passes the result's place, so that threads may share the code.
+    /// `-M`: the caller passes the result's address, so that threads can share the code.
     pub threads: bool,
 }
 
 impl Output {
-    /// The preprocessor symbol that rpcgen defines for it.
+    /// The preprocessor symbol that rpcgen defines for this output.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Header => "RPC_HDR",
@@ -72,7 +72,7 @@ impl Output {
     }
 }
 
-/// A source, and what its code needs to know of it.
+/// A source, and the data about it that code generation needs.
 struct Unit<'a> {
     title: &'a str,
     stem: &'a str,
@@ -122,7 +122,7 @@ impl Unit<'_> {
         out
     }
 
-    /// Whether C can't assign values of a type, and passes them by their address.
+    /// Whether a type is an array, which C can't assign, and passes by its address.
     fn is_array(&self, kind: &BaseKind, shape: &Shape) -> bool {
         match (shape, kind) {
             (Shape::Fixed(_), _) => true,
@@ -133,7 +133,7 @@ impl Unit<'_> {
 
     fn is_array_type(&self, name: &str) -> bool {
         let mut name = name;
-        // A circle of typedefs isn't C.
+        // The C compiler reports circles of typedefs.
         for _ in 0..MAX_NESTING {
             match self.types.get(name).map(|definition| &definition.body) {
                 Some(Body::Typedef(Declaration { shape: Shape::Fixed(_), .. })) => return true,
@@ -148,8 +148,8 @@ impl Unit<'_> {
     }
 }
 
-/// A line for the C compiler. flexrpc.h replaces the RPC headers, and compilers warn of Sun's
-/// identification strings.
+/// A line for the C compiler, as it goes to the output. Drops includes of RPC headers, which flexrpc.h
+/// replaces, and Sun's identification strings, about which compilers warn.
 fn passed_on(line: &str) -> String {
     let words = line.trim_start().trim_start_matches('#').trim_start();
     let header = words.strip_prefix("include").map(|rest| rest.trim_start().trim_start_matches(['<', '"']));
@@ -178,7 +178,7 @@ fn passed_on(line: &str) -> String {
     format!("{line}\n")
 }
 
-/// Errors for declarations that the grammar allows and C can't express.
+/// Errors for declarations that the grammar allows but C can't express.
 fn errors(sources: &Sources, definitions: &[Definition], style: Style) -> Vec<Diagnostic> {
     let mut errors = Vec::new();
     for definition in definitions {

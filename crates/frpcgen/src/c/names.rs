@@ -3,8 +3,8 @@
 use super::Unit;
 use crate::syntax::{Base, BaseKind, Primitive, Shape, Value};
 
-/// Types that Linux lacks, or that are other names of common ones: the C type, and its routine without
-/// `xdr_`.
+/// Types that Linux lacks, or that are other names of common types. Each has the C type to use, and the name
+/// of its routine without `xdr_`.
 const REPLACED: [(&str, &str, &str); 24] = [
     ("bool_t", "bool_t", "bool"),
     ("enum_t", "enum_t", "enum"),
@@ -32,7 +32,7 @@ const REPLACED: [(&str, &str, &str); 24] = [
     ("useconds_t", "u_int", "u_int"),
 ];
 
-/// Types of C's headers for which no XDR library has a routine, with their type on the wire, as in
+/// Types of C's headers for which XDR libraries have no routine, with their types on the wire, as in
 /// `c_types.x`.
 pub const OF_HEADERS: [(&str, &str); 18] = [
     ("uid_t", "uint32_t"),
@@ -60,7 +60,7 @@ pub fn number(value: &Value) -> String {
     match value {
         Value::Name(name) => name.text.clone(),
         Value::Number(number, _) if *number > i64::MAX.into() => format!("{number:#x}ULL"),
-        // The largest are addresses, masks and programs, which people write so.
+        // Large numbers are addresses, masks or program numbers, which people write in hexadecimal.
         Value::Number(number, _) if *number >= 1 << 28 => format!("{number:#x}"),
         Value::Number(number, _) => number.to_string(),
     }

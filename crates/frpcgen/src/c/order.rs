@@ -1,5 +1,5 @@
-//! The order of a header's definitions: that of the source, but each after those that C must have
-//! seen before.
+//! Orders the definitions of a header as in the source, except that each comes after those that it needs in
+//! C.
 
 use super::Unit;
 use super::definitions::{declarations, definition};
@@ -7,8 +7,8 @@ use crate::MAX_NESTING;
 use crate::syntax::{BaseKind, Body, Constant, Definition, Shape, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Definitions that wait for others. Beyond it they keep the order of the source: a file mustn't
-/// exhaust the stack.
+/// Most definitions that wait for others at once. Beyond it, definitions keep the order of the source, so
+/// that no file exhausts the stack.
 const DEPTH: usize = 200;
 
 /// Writes definitions.
@@ -40,9 +40,9 @@ impl<'a> Order<'a> {
         Self { unit, by_name, begun: HashSet::new(), forward: HashSet::new(), depth: 0, out: String::new() }
     }
 
-    /// Writes a definition, unless it is there already.
+    /// Writes a definition, unless it was written already. Writes the definitions that it needs first.
     pub fn write(&mut self, of: &'a Definition) {
-        // A circle by value isn't C; the compiler says so.
+        // This also ends circles of types by value, which the C compiler reports.
         if !self.begun.insert(&of.name.text) {
             return;
         }
@@ -71,10 +71,11 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Writes what a use of a type needs: its size (`in_line`) or just its name.
+    /// Writes the definition that a use of a type needs, if the use needs the type's size (`in_line`), or
+    /// otherwise at least a declaration of its name.
     fn need(&mut self, name: &str, in_line: bool) {
         let mut name = name;
-        // A circle of typedefs isn't C; the compiler says so.
+        // The C compiler reports circles of typedefs.
         for _ in 0..MAX_NESTING {
             let Some(of) = self.unit.types.get(name).copied() else { return };
             match &of.body {
@@ -97,7 +98,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Constants and enums that a definition's numbers name.
+    /// Writes the constants and enums that a definition's numbers refer to.
     fn numbers(&mut self, body: &'a Body) {
         let mut values: Vec<&Value> = Vec::new();
         match body {

@@ -12,7 +12,7 @@ pub struct Program<'a> {
     pub name: &'a str,
     pub number: &'a Value,
     pub versions: &'a [Version],
-    /// The number behind each procedure's name; versions may disagree.
+    /// The number of each procedure's name. Versions can have different numbers for one name.
     numbers: HashMap<&'a str, String>,
 }
 
@@ -21,7 +21,8 @@ pub struct Procedure<'a> {
     unit: &'a Unit<'a>,
     of: &'a syntax::Procedure,
     version: String,
-    /// Its number, by name where the name is this number's.
+    /// The procedure's number in C: its name if the name's macro has this number, otherwise the number
+    /// itself.
     pub number: String,
 }
 
@@ -108,8 +109,8 @@ impl<'a> Program<'a> {
                 out += &format!("extern {caller};\nextern {callee};\n");
                 procedure.multicasts().iter().for_each(|of| out += &format!("extern {of};\n"));
             }
-            // Not the dispatch function: rpcgen doesn't declare it, and programs that grew from rpcgen's
-            // sample of a caller have a function of the same name.
+            // Don't declare the dispatch function: rpcgen doesn't, and programs that began as rpcgen's sample
+            // of a caller have a function of the same name.
             let dispatch = self.dispatch(version);
             out += &format!("extern int {dispatch}_freeresult(frpc_request *, xdrproc_t, caddr_t);\n");
         }
@@ -126,7 +127,7 @@ impl Procedure<'_> {
         self.of.result.as_ref().map(|result| self.passed(result))
     }
 
-    /// The result, or a stand-in for void.
+    /// The result, or a placeholder for void.
     pub fn result_or_void(&self) -> Passed {
         self.result().unwrap_or_else(Passed::void)
     }
@@ -140,7 +141,7 @@ impl Procedure<'_> {
         &self.of.arguments
     }
 
-    /// Whether the arguments travel as a struct of their own.
+    /// Whether the arguments are sent as a separate struct.
     pub fn has_struct(&self) -> bool {
         let optional = |of: &Declaration| of.shape == Shape::Optional;
         self.of.arguments.len() > 1 || self.of.arguments.iter().any(optional)
@@ -188,7 +189,7 @@ impl Procedure<'_> {
         }
     }
 
-    /// The heads of the caller's and the callee's functions.
+    /// The prototypes of the caller's and the callee's functions.
     pub fn prototypes(&self) -> [String; 2] {
         let head = |suffix: &str, last: &str, status: &str| {
             let (mut parameters, threads) = (self.parameters(), self.unit.style.threads);
@@ -202,7 +203,7 @@ impl Procedure<'_> {
         [head("", "frpc_handle *clnt", "enum frpc_stat"), head("_svc", "frpc_request *rqstp", "bool_t")]
     }
 
-    /// The heads of the functions that call several callees.
+    /// The prototypes of the functions that call several callees.
     pub fn multicasts(&self) -> [String; 2] {
         ["parallel", "serial"].map(|pattern| {
             let mut parameters = self.parameters();
@@ -212,7 +213,7 @@ impl Procedure<'_> {
         })
     }
 
-    /// A caller's statements that gather the arguments, and the address to send.
+    /// A caller's statements that gather the arguments in one value, and the address of that value.
     pub fn gathered(&self) -> (String, String) {
         let Some(argument) = self.argument() else {
             return (String::new(), if self.unit.style.by_value { "NULL" } else { "argp" }.to_owned());
@@ -236,7 +237,8 @@ impl Procedure<'_> {
         (out, "&frpc_argument".to_owned())
     }
 
-    /// The callee's arguments in a dispatch function, where `argument` is the decoded value.
+    /// The arguments that a dispatch function passes to the callee's function. `argument` is the decoded
+    /// value.
     pub fn passed_to_callee(&self) -> Vec<String> {
         match self.argument() {
             None if self.unit.style.by_value => Vec::new(),
@@ -247,7 +249,7 @@ impl Procedure<'_> {
         }
     }
 
-    /// The names of a callee's parameters, but for the result's.
+    /// The names of a callee's parameters, except that for the result.
     pub fn callee_parameters(&self) -> Vec<String> {
         let names = self.of.arguments.iter().map(|of| of.name.text.clone());
         let names: Vec<String> =
@@ -255,7 +257,7 @@ impl Procedure<'_> {
         names.into_iter().chain(["rqstp".to_owned()]).collect()
     }
 
-    /// A sample's variables for the arguments, and what it passes.
+    /// The variables of a sample for the arguments, and the arguments that it passes.
     pub fn sample_arguments(&self) -> (String, Vec<String>) {
         let function = self.function();
         if !self.unit.style.by_value {

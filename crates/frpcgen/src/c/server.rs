@@ -1,4 +1,4 @@
-//! `foo_svc.c`: dispatch functions and a `main`; and the sample of a callee.
+//! Writes `foo_svc.c` (dispatch functions and a `main`), and the sample of a callee.
 
 use super::Unit;
 use super::client::on_two_lines;
@@ -6,7 +6,7 @@ use super::procedures::{Procedure, Program};
 use crate::syntax::Version;
 use std::fmt::Write as _;
 
-/// The whole file; rpcgen's `-m` leaves out `main`.
+/// The whole file. With rpcgen's `-m`, it has no `main`.
 pub fn file(unit: &Unit<'_>, with_main: bool) -> String {
     let mut out = unit.prologue("#include <stdio.h>\n#include <string.h>\n");
     for program in Program::all(unit) {
@@ -20,7 +20,8 @@ pub fn file(unit: &Unit<'_>, with_main: bool) -> String {
     if with_main { out + &main(unit) } else { out }
 }
 
-/// A function for one procedure: decodes, calls, answers, frees.
+/// A function for one procedure. It decodes the arguments, calls the procedure, replies, and frees the
+/// memory.
 fn serving(unit: &Unit<'_>, dispatch: &str, procedure: &Procedure<'_>) -> String {
     let (argument, result) = (procedure.argument(), procedure.result());
     let mut passed = procedure.passed_to_callee();
@@ -83,8 +84,8 @@ fn serving(unit: &Unit<'_>, dispatch: &str, procedure: &Procedure<'_>) -> String
     format!("{out}\n{clear}{decode}{answer}{free}{free_result}}}\n")
 }
 
-/// The dispatch function of a version. Beside a `main` nothing else calls it. Otherwise the program declares
-/// and registers it, as with rpcgen's `-m`.
+/// The dispatch function of a version. With a `main`, it is static, since only that `main` uses it. Otherwise
+/// the program must declare and register it, as with rpcgen's `-m`.
 fn dispatching<'a>(program: &Program<'a>, version: &'a Version, with_main: bool) -> String {
     let name = program.dispatch(version);
     let begin = match with_main {
@@ -100,14 +101,15 @@ fn dispatching<'a>(program: &Program<'a>, version: &'a Version, with_main: bool)
             procedure.function()
         );
     }
-    // By procedure 0 callers ask whether the version is there. It is no case of its own: a source may have
-    // it under a constant's name, which only the C compiler resolves.
+    // Callers use procedure 0 to ask whether the version exists. It isn't a separate case: a source may
+    // define procedure 0 by a constant's name, which only the C compiler resolves, and then there would be
+    // two cases.
     out + "\tdefault:\n\t\tif (rqstp->rq_proc == 0)\n\t\t\tfrpc_sendreply(rqstp, (xdrproc_t)xdr_void, NULL);\n\
            \t\telse\n\t\t\tfrpc_svcerr_noproc(rqstp);\n\t}\n}\n"
 }
 
 fn main(unit: &Unit<'_>) -> String {
-    // Procedures that return the address of a static result aren't made for threads.
+    // Procedures that return the address of a static result aren't thread-safe.
     let flags = if unit.style.threads { "0" } else { "FRPC_ONE_AT_A_TIME" };
     let mut out =
         "\n/* Without HOST:PORT, on a free port of the loopback address, registered with rpcbind. */\n\

@@ -1,6 +1,6 @@
-//! Names that only C can define, in a source with lines for the C compiler: rpcgen leaves them to
-//! it. frpcgen gives such a type no values and doesn't check such a limit. If a type's form depends
-//! on such a number, the type gets no values either.
+//! Handles names that only C headers define, in a source with lines for the C compiler. rpcgen leaves such
+//! names to the C compiler. frpcgen gives such a type no values, and doesn't check such a limit. If a type's
+//! encoding depends on such a number, the type gets no values, either.
 
 use super::mentions::{Mention, defined_names, mentions};
 use crate::MAX_NESTING;
@@ -14,8 +14,8 @@ pub fn replace(sources: &Sources, definitions: &mut Vec<Definition>) -> Vec<Diag
     let mut this =
         Foreign { sources, known: known(definitions), named: HashSet::new(), warnings: Vec::new() };
     this.types(definitions);
-    // A type that gives way takes its numbers with it, so others follow. Beyond this depth the
-    // numbers are errors.
+    // If a type is replaced, its numbers are gone, so that other types may have to be replaced, too. Beyond
+    // this depth, missing numbers are errors.
     for _ in 0..MAX_NESTING {
         this.known = known(definitions);
         definitions.retain(|definition| !this.lost_constant(definition));
@@ -42,7 +42,7 @@ fn known(definitions: &[Definition]) -> HashSet<String> {
 struct Foreign<'a> {
     sources: &'a Sources,
     known: HashSet<String>,
-    /// Names that warnings already mention.
+    /// Names that a warning already mentions.
     named: HashSet<String>,
     warnings: Vec<Diagnostic>,
 }
@@ -66,7 +66,7 @@ impl Foreign<'_> {
         }
     }
 
-    /// Whether a constant stands for a number without a definition.
+    /// Whether a constant's value is a number without a definition.
     fn lost_constant(&mut self, definition: &Definition) -> bool {
         let Body::Constant(Constant::Value(Value::Name(name)) | Constant::Sum(Value::Name(name), _)) =
             &definition.body
@@ -82,7 +82,7 @@ impl Foreign<'_> {
         lost
     }
 
-    /// Replaces limits without a definition.
+    /// Removes limits without a definition.
     fn limits(&mut self, definition: &mut Definition) {
         let declarations: Vec<&mut Declaration> = match &mut definition.body {
             Body::Typedef(typedef) => vec![typedef],
@@ -110,7 +110,7 @@ impl Foreign<'_> {
         }
     }
 
-    /// Whether a type's form depends on a number without a definition.
+    /// Whether a type's encoding depends on a number, or a discriminant's type, without a definition.
     fn gives_way(&mut self, definition: &Definition, by_name: &HashMap<&str, &Body>) -> bool {
         if !matches!(definition.body, Body::Enum(_) | Body::Struct(_) | Body::Union(_) | Body::Typedef(_)) {
             return false;
@@ -144,7 +144,7 @@ impl Foreign<'_> {
 fn switches_on_foreign(body: &Body, by_name: &HashMap<&str, &Body>) -> bool {
     let Body::Union(union) = body else { return false };
     let mut kind = &union.discriminant.base.kind;
-    // Follows typedefs to any valid depth. A circle of them is a separate error.
+    // Follows typedefs to the deepest valid nesting. `cycles` reports circles of them.
     for _ in 0..MAX_NESTING {
         let BaseKind::Named(name) = kind else { return false };
         match by_name.get(name.as_str()) {

@@ -1,4 +1,4 @@
-//! The names that a definition defines, and those that it needs.
+//! The names that a definition defines, and those that it uses.
 
 use crate::source::Span;
 use crate::syntax::{Arm, BaseKind, Body, Constant, Declaration, Definition, Name, Shape, Value};
@@ -33,7 +33,7 @@ pub fn defined_names(definition: &Definition) -> impl Iterator<Item = &str> {
     names.into_iter()
 }
 
-/// Calls `of` for each name, in the order of the source.
+/// Calls `of` for each name that a definition uses, in the order of the source.
 pub fn mentions<'a>(definition: &'a Definition, of: &mut dyn FnMut(Mention<'a>)) {
     match &definition.body {
         Body::Constant(Constant::Value(number) | Constant::Sum(number, _)) => value(number, of),

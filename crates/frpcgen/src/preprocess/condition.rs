@@ -97,7 +97,7 @@ impl Condition<'_> {
 
     fn close(&mut self) -> Result<(), Diagnostic> {
         if !self.next_is(")") {
-            return Err(self.sources.error(self.directive, "a missing )"));
+            return Err(self.sources.error(self.directive, "a ) is missing"));
         }
         self.rest = &self.rest[1..];
         Ok(())

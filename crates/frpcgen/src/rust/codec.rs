@@ -1,12 +1,12 @@
-//! A type's name in Rust, and the expressions that encode and decode it. They write paths in full,
-//! since a source may define a `Result` or `Vec` of its own.
+//! A type's name in Rust, and the expressions that encode and decode its values. They use full paths, since a
+//! source can define its own `Result` or `Vec`.
 
 use super::names::camel;
 use super::shape::{Held, Shapes};
 use crate::model::Type;
 use crate::syntax::Primitive;
 
-/// A type in Rust, with this lifetime if it borrows.
+/// A type in Rust. If it borrows, it has this lifetime.
 pub fn type_name(shapes: &Shapes<'_>, kind: &Type, lifetime: &str) -> String {
     let inner = |item| type_name(shapes, item, lifetime);
     match shapes.held(kind) {
@@ -75,7 +75,7 @@ impl Source<'_> {
     }
 }
 
-/// A statement that encodes, with `to` as the encoder.
+/// A statement that encodes a value. In it, `to` is the encoder.
 pub fn encode(shapes: &Shapes<'_>, kind: &Type, source: Source<'_>) -> String {
     let (code, fallible) = encoding(shapes, kind, source);
     if fallible { format!("{code}?;") } else { format!("{code};") }
@@ -127,7 +127,7 @@ fn encoding(shapes: &Shapes<'_>, kind: &Type, source: Source<'_>) -> (String, bo
     (code, true)
 }
 
-/// An expression that decodes, with `from` as the decoder; its value is a result.
+/// An expression that decodes a value, and returns a result. In it, `from` is the decoder.
 pub fn decode(shapes: &Shapes<'_>, kind: &Type) -> String {
     match shapes.held(kind) {
         Held::Primitive(Primitive::Quadruple) => "from.opaque_array::<16>()".to_owned(),
@@ -157,14 +157,14 @@ pub fn decode(shapes: &Shapes<'_>, kind: &Type) -> String {
     }
 }
 
-/// Whether the runtime converts arrays of this type at once.
+/// Whether the runtime converts whole arrays of this type at once.
 fn is_number(shapes: &Shapes<'_>, item: &Type) -> bool {
     use Primitive::{F32, F64, I32, I64, U32, U64};
     let held = shapes.held(shapes.model.resolve(item));
     matches!(held, Held::Primitive(F32 | F64 | I32 | I64 | U32 | U64))
 }
 
-/// A function that decodes.
+/// An expression for a function that decodes a value.
 pub fn decoder(shapes: &Shapes<'_>, kind: &Type) -> String {
     match decode(shapes, kind).as_str() {
         "xdr::Decode::decode(from)" => "xdr::Decode::decode".to_owned(),

@@ -1,6 +1,6 @@
 //! Finds circles in a graph of any depth, without recursion.
 
-/// The nodes that can reach themselves, by Kosaraju's two passes.
+/// For each node, whether it can reach itself. Uses Kosaraju's two passes.
 pub fn on_circles(uses: &[Vec<usize>]) -> Vec<bool> {
     let mut used_by = vec![Vec::new(); uses.len()];
     for (user, used) in uses.iter().enumerate() {
@@ -28,7 +28,7 @@ pub fn on_circles(uses: &[Vec<usize>]) -> Vec<bool> {
     result
 }
 
-/// Puts each node after all nodes that it reaches, circles aside.
+/// Orders the nodes such that each comes after all nodes that it reaches, except within circles.
 fn finishing_order(uses: &[Vec<usize>]) -> Vec<usize> {
     let mut order = Vec::new();
     let mut seen = vec![false; uses.len()];

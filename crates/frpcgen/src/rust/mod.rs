@@ -27,7 +27,7 @@ pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String,
     if !model.programs.is_empty() {
         code += "use ::strait_flexrpc::stub::{self, xdr};\n";
     } else if !model.types.is_empty() {
-        // Typedefs of numbers alone don't need the import.
+        // A source with only typedefs of numbers doesn't need the import.
         code += "#[allow(unused_imports)]\nuse ::strait_xdr as xdr;\n";
     }
     model.constants.iter().for_each(|constant| code += &types::constant(constant));
@@ -46,9 +46,9 @@ pub fn generate(sources: &Sources, title: &str, model: &Model) -> Result<String,
     ))
 }
 
-/// The attributes of an item that a program may leave unused. Callers don't serve, and no program
-/// needs a whole interface. A binary, in which `pub` has no effect, would get warnings about the
-/// rest.
+/// The attributes of an item, if a program can leave the item unused. Callers don't use the service's items,
+/// and few programs use a whole interface. In a binary, where `pub` has no effect, unused items would give
+/// warnings.
 fn attributes(item: &mut syn::Item) -> Option<&mut Vec<syn::Attribute>> {
     match item {
         syn::Item::Const(item) => Some(&mut item.attrs),

@@ -32,7 +32,7 @@ pub fn screaming(name: &str) -> String {
     }
 }
 
-/// An enum's member, without the enum's own name if it begins with that.
+/// The variant for an enum's member. If the member's name begins with the enum's name, that part is dropped.
 pub fn variant(owner: &str, member: &str) -> String {
     let (owner, member) = (camel(owner), camel(member));
     match member.strip_prefix(&owner) {
@@ -41,8 +41,8 @@ pub fn variant(owner: &str, member: &str) -> String {
     }
 }
 
-/// The words of a name, in small letters. A word begins after `_`, at a capital after a small
-/// letter, and at the last of several capitals before a small letter (`XDRFile` is `xdr`, `file`).
+/// The words of a name, in lower case. A word begins after `_`, at an upper-case letter after a lower-case
+/// one, and at the last of several upper-case letters before a lower-case one (`XDRFile` is `xdr`, `file`).
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for part in name.split('_').filter(|part| !part.is_empty()) {

@@ -1,11 +1,12 @@
-//! Names that every Rust program has without an import, and that a source uses for its types.
+//! Warns about types of a source that have names of Rust's prelude (names that all programs have without
+//! import).
 
 use super::names::camel;
 use crate::diagnostic::{Diagnostic, MAX_SHOWN};
 use crate::model::Model;
 use crate::source::Sources;
 
-/// The names in common use.
+/// The names of the prelude that programs commonly use.
 const PRELUDE: [&str; 22] = [
     "AsRef",
     "Box",
@@ -31,7 +32,7 @@ const PRELUDE: [&str; 22] = [
     "Vec",
 ];
 
-/// Warns about types that hide the prelude's: a name imported by a glob has priority.
+/// Warns about types that hide those of the prelude, since names that a glob imports take precedence.
 pub fn warnings(sources: &Sources, model: &Model) -> Vec<Diagnostic> {
     let taken = model.types.iter().filter_map(|kind| {
         let (name, rust) = (&kind.name, camel(&kind.name.text));

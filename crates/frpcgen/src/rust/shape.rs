@@ -1,49 +1,50 @@
-//! Properties of a type that decide its form in Rust: whether it borrows, its size in memory, and
-//! whether it is a list in disguise.
+//! Properties of a type that determine its form in Rust: whether it borrows, its size in memory, and whether
+//! it is the item of a linked list.
 
 use super::graph;
 use crate::model::{Model, Type, TypeBody};
 use crate::syntax::Primitive;
 
-/// Largest `opaque[n]` that is an array, copied on decoding: file handles and hashes are. Larger
+/// Largest `opaque[n]` that becomes an array, which decoding copies, such as a file handle or a hash. Larger
 /// ones are borrowed, with a length check.
 const MAX_ARRAY_BYTES: u32 = 128;
 
-/// Most items and most bytes of a `T name[n]` that is an array. Larger ones are a `Vec` with a
-/// length check.
+/// Most items, and most bytes in memory, of a `T name[n]` that becomes an array. Larger ones become a `Vec`,
+/// with a length check.
 const MAX_ARRAY_ITEMS: u32 = 32;
 const MAX_ARRAY_MEMORY: usize = 256;
 
-/// From this size in bytes on, values that may be absent on the wire (optional data, a union's arm)
-/// are boxed. Else four bytes of message could claim any amount of memory, and a union would be as
-/// large as its largest arm.
+/// Larger values, in bytes, are boxed if they can be absent on the wire (optional data, a union's arm).
+/// Otherwise, four bytes of a message could take any amount of memory, and a union would be as large as its
+/// largest arm.
 const MAX_UNBOXED: usize = 192;
 
 /// Largest type that is `Copy`, in bytes.
 const MAX_COPY: usize = 64;
 
-/// Largest type that contains itself, in bytes. It can nest at least sixteen deep, or four if all
-/// its fields have four bytes (`strait_xdr::MAX_NESTED_BYTES` and `FIELD_BYTES`).
+/// Largest type, in bytes, that contains itself. Its values can nest at least 16 deep, or 4 deep if all
+/// fields have four bytes (see `strait_xdr::MAX_NESTED_BYTES` and `FIELD_BYTES`).
 pub const MAX_RECURSIVE_MEMORY: usize = 4 << 10;
 
-/// Largest type at all: a larger value by value is a mistake.
+/// Largest type, in bytes. A larger one, passed by value, would be a mistake in the interface.
 pub const MAX_MEMORY: usize = 64 << 10;
 
-/// Shape of a definition, by its index in the model.
+/// The properties of a definition in the model.
 #[derive(Debug, Default, Clone)]
 pub struct Shape {
-    /// Has a lifetime parameter.
+    /// Whether it has a lifetime parameter.
     pub borrows: bool,
-    /// Can't be `Eq` and `Hash`.
+    /// Whether it contains floating-point numbers, so that it can't be `Eq` and `Hash`.
     pub float: bool,
     pub copy: bool,
-    /// Contains itself behind a pointer or an array.
+    /// Whether it contains itself, behind a pointer or an array.
     pub recursive: bool,
-    /// Ends in an optional of itself, and is only used as optional: a `Vec` of items.
+    /// Whether it is a list: its last field is an optional of itself, and it is only used as optional. It
+    /// becomes a `Vec` of items.
     pub chain: bool,
-    /// Approximate size, in bytes.
+    /// Approximate size in memory, in bytes.
     pub memory: usize,
-    /// Least bytes on the wire.
+    /// Smallest size on the wire, in bytes.
     pub wire: usize,
 }
 
@@ -135,7 +136,7 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// Approximate size, in bytes.
+    /// Approximate size in memory, in bytes.
     pub fn memory(&self, kind: &Type) -> usize {
         match self.held(kind) {
             Held::Primitive(Primitive::Quadruple) => 16,
@@ -150,7 +151,7 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// Least bytes on the wire.
+    /// Smallest size on the wire, in bytes.
     pub fn wire(&self, kind: &Type) -> usize {
         match kind {
             Type::Primitive(Primitive::I64 | Primitive::U64 | Primitive::F64) => 8,
@@ -162,14 +163,14 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// The fields in Rust. A chain's item omits the pointer to the next.
+    /// The types of the fields in Rust. The item of a chain omits the pointer to the next item.
     pub fn kept_fields(&self, index: usize) -> impl Iterator<Item = &'m Type> + use<'m> {
         let kinds = self.model.types[index].body.kinds();
         let kept = kinds.len() - usize::from(self.shapes[index].chain);
         kinds.into_iter().take(kept)
     }
 
-    /// The definition that a type of mere names leads to.
+    /// The definition that a type leads to, if it is a name or a chain of aliases.
     fn named(&self, kind: &Type) -> Option<usize> {
         match self.model.resolve(kind) {
             Type::Named(index) => Some(*index),
@@ -181,15 +182,15 @@ impl<'m> Shapes<'m> {
         let tails: Vec<_> = (0..self.shapes.len()).map(|index| self.tail(index)).collect();
         let definitions = self.model.types.iter().zip(&tails).flat_map(|(definition, tail)| {
             let kinds = definition.body.kinds().into_iter().enumerate();
-            // A typedef of a name only passes on its users' choice.
+            // A typedef of a name doesn't count as a use: the uses of the typedef do.
             let passes_on = matches!(definition.body, TypeBody::Alias(Type::Named(_)));
             kinds.filter(move |(position, _)| *tail != Some(*position) && !passes_on).map(|(_, kind)| kind)
         });
         let procedures = self.model.procedures().flat_map(|procedure| {
             procedure.arguments.iter().map(|argument| &argument.kind).chain(&procedure.result)
         });
-        // By value a struct needs its own end, so it stays as it is. So does a struct without a
-        // pointer to it.
+        // A struct stays a struct, with its pointer to the next, if it is used by value or if no pointer to
+        // it is used.
         let (mut pointed_to, mut by_value) = (vec![false; tails.len()], vec![false; tails.len()]);
         for kind in definitions.chain(procedures) {
             let (mentioned, optional) = mention(kind);
@@ -202,8 +203,8 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// Index of the last field of a struct if that is an optional of the struct itself. With
-    /// another such field the struct is a tree and no list.
+    /// The index of a struct's last field, if this field is an optional of the struct itself. If another
+    /// field is, too, the struct is a tree, and not a list.
     fn tail(&self, index: usize) -> Option<usize> {
         let TypeBody::Struct(fields) = &self.model.types[index].body else { return None };
         let last = fields.len().checked_sub(1).filter(|last| *last > 0)?;
@@ -224,8 +225,8 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// Computes sizes. `cycles::check` bounds the nesting by value, and so the rounds until the
-    /// sizes are final.
+    /// Computes sizes, in rounds. `cycles::check` limits the nesting by value, and so the number of rounds
+    /// until the sizes are final.
     fn measure(&mut self) {
         for _ in 0..=crate::MAX_NESTING {
             for index in 0..self.shapes.len() {
@@ -250,7 +251,7 @@ impl<'m> Shapes<'m> {
         }
     }
 
-    /// Spreads properties from a type to the types that contain it.
+    /// Passes properties on from a type to the types that contain it.
     fn spread(&mut self) {
         let count = self.shapes.len();
         let mut users = vec![Vec::new(); count];
@@ -302,7 +303,7 @@ impl<'t> Held<'t> {
     }
 }
 
-/// The definition that a type mentions, directly or as an item.
+/// The definition that a type refers to, directly or as an item.
 fn mentioned(kind: &Type) -> Option<usize> {
     match kind {
         Type::Named(index) => Some(*index),
@@ -311,7 +312,7 @@ fn mentioned(kind: &Type) -> Option<usize> {
     }
 }
 
-/// The name that a type mentions, and whether it is optional.
+/// The name that a type refers to, and whether it is optional.
 fn mention(kind: &Type) -> (Option<&Type>, bool) {
     match kind {
         Type::Optional(item) if matches!(**item, Type::Named(_)) => (Some(item), true),

@@ -5,14 +5,14 @@ use super::names::{camel, snake};
 use super::shape::{Held, Shapes};
 use crate::model::{Field, Procedure, Program, Type, Version};
 
-/// Names of arguments that generated methods use themselves.
+/// Names that generated methods use themselves, so that arguments can't have them.
 const TAKEN: [&str; 2] = ["to", "call"];
 
-/// Names of methods that are taken: the client's own function, and those that every type has from
+/// Names that procedures' methods can't have: the client's own `new`, and the methods that each type has from
 /// the prelude's `Into` and `TryInto`, which `client.into(…)` would call.
 const TAKEN_METHODS: [&str; 3] = ["new", "into", "try_into"];
 
-/// The prefix of a version's items: `FILES_PROGRAM`, 2 makes `FilesV2`.
+/// The prefix of a version's items: for example, `FilesV2` for version 2 of `FILES_PROGRAM`.
 pub fn prefix(program: &Program, version: &Version) -> String {
     let name = program.name.text.as_str();
     let name = ["_PROGRAM", "_PROG"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
@@ -51,7 +51,7 @@ pub fn version(shapes: &Shapes<'_>, program: &Program, version: &Version) -> Str
     let null = if version.procedures.iter().any(|procedure| procedure.number == 0) {
         String::new()
     } else {
-        // By convention it exists and does nothing (RFC 5531, section 12.3).
+        // By convention, procedure 0 exists and does nothing (RFC 5531, section 12.3).
         "0 => stub::serve(call, reply, |_| ::std::result::Result::Ok(()),
             |()| ::std::result::Result::Ok(()), |_, _| ::std::result::Result::Ok(())),"
             .to_owned()
@@ -183,8 +183,8 @@ impl<'a> Stub<'a> {
     fn delegate(&self, service: &str) -> String {
         let passed: String = self.arguments().map(|(name, _)| format!(", {name}")).collect();
         let method = method_name(self.procedure);
-        // By its full path: a plain call would mean the method of the `Arc` itself. A source may
-        // have a type `S`, and none has `S_`.
+        // Use the full path: a plain call would call the method of the `Arc` itself. A source can have a type
+        // `S`, but none is named `S_` in Rust.
         format!("{} {{ <S_ as {service}>::{method}(self, call{passed}) }}\n", self.signature())
     }
 
@@ -198,7 +198,7 @@ impl<'a> Stub<'a> {
         )
     }
 
-    /// The dispatcher's arm.
+    /// The dispatcher's match arm.
     fn dispatch(&self) -> String {
         let count = self.procedure.arguments.len();
         let names: Vec<String> = (1..=count).map(|position| format!("argument{position}")).collect();
@@ -238,7 +238,7 @@ impl<'a> Stub<'a> {
         self.arguments().map(|(name, kind)| format!("{name}: {},", self.borrowed(kind))).collect()
     }
 
-    /// A parameter's type at the caller: numbers by value, others by reference.
+    /// The type of a parameter of the client's method: numbers are passed by value, other types by reference.
     fn borrowed(&self, kind: &Type) -> String {
         let resolved = self.shapes.model.resolve(kind);
         match self.shapes.held(resolved) {
@@ -290,7 +290,7 @@ impl<'a> Stub<'a> {
         format!("/// `{} = {}`.\n", self.procedure.written, self.procedure.number)
     }
 
-    /// The interface determines the number of arguments.
+    /// An attribute that allows many arguments, since the interface determines their number.
     fn allow(&self) -> &'static str {
         if self.procedure.arguments.len() > 5 { "#[allow(clippy::too_many_arguments)]" } else { "" }
     }

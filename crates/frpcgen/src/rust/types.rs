@@ -16,7 +16,7 @@ pub fn constant(constant: &Constant) -> String {
     format!("/// `const {}`.\npub const {name}: {kind} = {value};\n", constant.name.text)
 }
 
-/// The type of a number. Lengths and programs' numbers are `u32`, and so are all numbers that fit.
+/// The type of a constant: `u32` for all numbers that fit, since lengths and program numbers are `u32`.
 fn number_type(number: i128) -> &'static str {
     match number {
         0..=0xffff_ffff => "u32",
@@ -38,15 +38,15 @@ pub fn definition(shapes: &Shapes<'_>, index: usize) -> String {
     }
 }
 
-/// Whether this is a typedef of a type with the same name in Rust, as `typedef struct _foo foo`.
+/// Whether this is a typedef of a type that has the same name in Rust, such as `typedef struct _foo foo`.
 /// Then one definition is enough for both.
 pub fn same_in_rust(model: &Model, definition: &TypeDefinition) -> bool {
     let TypeBody::Alias(Type::Named(target)) = &definition.body else { return false };
     camel(&model.types[*target].name.text) == camel(&definition.name.text)
 }
 
-/// Members whose value already has a name. Of members with the same name in Rust and the same
-/// value, one.
+/// Members whose value already has a name. If several have the same value and the same name in Rust, only
+/// one.
 pub fn second_names(members: &[(Name, i32)]) -> impl Iterator<Item = &(Name, i32)> {
     let (mut values, mut seen) = (HashSet::new(), HashSet::new());
     let others = members.iter().filter(move |(_, value)| !values.insert(*value));
@@ -74,7 +74,7 @@ fn number_name(value: i64) -> String {
     format!("Case{sign}{}", value.unsigned_abs())
 }
 
-/// A pattern for these values, of which there is at least one, with as few ranges as possible.
+/// A pattern for these values, with as few ranges as possible. There must be at least one value.
 fn pattern(mut values: Vec<i64>) -> String {
     values.sort_unstable();
     let runs = values.chunk_by(|one, next| one + 1 == *next);
@@ -85,7 +85,7 @@ fn pattern(mut values: Vec<i64>) -> String {
     ranges.collect::<Vec<_>>().join(" | ")
 }
 
-/// A definition, and the values that all its parts need.
+/// A definition, and the data that all parts of its code need.
 struct Of<'a> {
     shapes: &'a Shapes<'a>,
     index: usize,
@@ -260,8 +260,8 @@ impl Of<'_> {
         )
     }
 
-    /// Decodes an arm of a nested type in a stack frame of its own. Without it, unoptimised code has
-    /// room for all arms in the frame of each level.
+    /// Decodes an arm of a nested type in a separate stack frame. Otherwise, in unoptimised code, the frame
+    /// of each level has space for all arms.
     fn decode_arm(&self, value: &str) -> String {
         let value = format!("::std::result::Result::Ok({value})");
         if self.shapes.of(self.index).recursive { format!("from.apart(|from| {value})") } else { value }
@@ -298,7 +298,7 @@ impl Of<'_> {
         }
     }
 
-    /// An enum without values, so that all code that needs no value works.
+    /// An enum without values. So all code that needs no value of the type compiles.
     fn foreign(&self) -> String {
         let rust = &self.rust;
         format!(
@@ -339,7 +339,7 @@ impl Of<'_> {
         format!("#[derive(Clone{copy}, Debug, PartialEq{eq})]")
     }
 
-    /// Number of fields that take stack places at the same time; arms don't.
+    /// Number of fields that take space on the stack at the same time. The arms of a union don't.
     fn fields(&self) -> usize {
         match &self.shapes.model.types[self.index].body {
             TypeBody::Struct(_) => self.shapes.kept_fields(self.index).count(),

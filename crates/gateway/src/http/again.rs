@@ -33,13 +33,13 @@ struct Wakes {
 }
 
 impl Again {
-    /// For one future.
+    /// The state for one future.
     pub fn new() -> Self {
         let wakes = Arc::new(Wakes { state: AtomicU8::new(RESTS), task: AtomicWaker::new() });
         Self { waker: wakes.clone().into(), wakes }
     }
 
-    /// Does the future's work. May be dropped and called again.
+    /// Does the future's work. The caller can drop this call, and call again.
     pub async fn run<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|cx| self.poll(future.as_mut(), cx)).await
     }
@@ -55,7 +55,7 @@ impl Again {
                 return polled;
             }
         }
-        // Others come before it.
+        // Let other tasks run first.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Wakes itself so many times.
+    /// Wakes itself this many times.
     async fn restless(times: usize) {
         for _ in 0..times {
             let mut woke = false;

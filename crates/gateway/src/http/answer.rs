@@ -28,7 +28,7 @@ pub struct Whole {
 }
 
 impl Answer {
-    /// A short one.
+    /// A short body, whose memory isn't counted.
     pub fn of(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Whole { segments: [bytes.into()].into(), sending: None })
     }

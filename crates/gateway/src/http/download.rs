@@ -19,7 +19,7 @@ const PIECE_BYTES: u64 = 512 << 10;
 pub struct Download {
     source: Arc<Source>,
     left: Range<u64>,
-    /// Read, and not taken yet.
+    /// Bytes that were read and not taken yet.
     piece: Bytes,
     reading: Option<BoxFuture<'static, Result<Piece>>>,
     sending: Option<Sending>,
@@ -67,7 +67,7 @@ impl Source {
         let bytes = self.reader.read_at(from, wanted.min(memory.bytes())).await;
         let bytes = bytes.map_err(|error| error.at("read", &self.path))?;
         if bytes.is_empty() {
-            let message = "the file became shorter while it was read; read it anew";
+            let message = "the file became shorter while it was read; read it again";
             return Err(Error::new(ErrorKind::Unavailable, message).at("read", &self.path));
         }
         let sending = Sending::new(Some(memory), self.front.unsent.clone(), &self.front.account());
@@ -101,7 +101,7 @@ impl Download {
         }
         if let Err(error) = ready!(self.poll_piece(cx)) {
             // The head is sent already: the client learns of the failure by the missing bytes.
-            tracing::warn!(%error, request = %self.source.id, "an answer is cut short");
+            tracing::warn!(%error, request = %self.source.id, "a download failed: its answer ends early");
             return Poll::Ready(Err(io::Error::other(error)));
         }
         Poll::Ready(Ok(Some(piece(&mut self.piece))))

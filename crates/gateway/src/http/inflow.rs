@@ -1,4 +1,4 @@
-//! Requests' bodies on their way in.
+//! Receives the bodies of requests.
 
 use super::refused::{Refusal, bad};
 use crate::config::{Limits, MIN_PROGRESS_BYTES};
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 use strait_store::ErrorKind;
 use tokio::time::timeout;
 
-/// A body, whose client has to make progress.
+/// A body that is being received. Its client has to make progress.
 pub struct Inflow<'a> {
     body: &'a mut Incoming,
     stall: Duration,
     due: Instant,
     /// Bytes since the last progress.
     fresh: u64,
-    /// Received beyond the last piece.
+    /// Bytes received beyond the previous piece.
     over: Bytes,
 }
 
 impl<'a> Inflow<'a> {
-    /// From now on, the client has to send.
+    /// Begins to receive: from now on, the client has to make progress.
     pub fn new(body: &'a mut Incoming, limits: &Limits) -> Self {
         let due = Instant::now() + limits.stall;
         Self { body, stall: limits.stall, due, fresh: 0, over: Bytes::new() }
@@ -67,14 +67,14 @@ impl<'a> Inflow<'a> {
     /// # Errors
     /// Those of [`Inflow::next`].
     pub async fn piece(&mut self, bytes: usize) -> Result<Bytes, Refusal> {
-        // The gateway may have been busy with the piece before.
+        // The client's time begins now, since the gateway may have been busy with the previous piece.
         (self.fresh, self.due) = (0, Instant::now() + self.stall);
         let mut piece = BytesMut::new();
         while piece.len() < bytes {
             let Some(mut data) = self.next().await? else { break };
             self.over = data.split_off(data.len().min(bytes - piece.len()));
             if piece.is_empty() {
-                // Grown to its size in one step, once there is something to keep.
+                // Allocate the piece in one step, once the first bytes have arrived.
                 piece.reserve(bytes.min(self.announced(data.len())));
             }
             piece.extend_from_slice(&data);
@@ -97,7 +97,7 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// From now until it is dropped.
+    /// Records `units` from now until this is dropped.
     pub fn new(flow: Arc<Flow>, holder: Arc<Holder>, units: usize) -> Self {
         flow.holds(Way::In, &holder, units);
         Self { flow, holder }

@@ -19,7 +19,7 @@ use tokio::time::{Sleep, sleep};
 /// After the last answer the gateway reads and drops up to this many bytes that the client still
 /// sends. Unread bytes would cause a reset, and the client might lose the answer.
 const DRAINED_BYTES: usize = 1 << 20;
-/// The longest time that the gateway does so.
+/// The longest time for which the gateway reads and drops such bytes.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// Stands for a refused head, so that its answer comes after those to the requests before it. A client
@@ -215,7 +215,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> AsyncWrite for Joined<R, W> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.to).poll_flush(cx);
-        // TLS takes bytes before the socket does.
+        // TLS accepts bytes before the socket does, so a pending flush, too, waits for the client.
         self.traffic.blocked.store(polled.is_pending(), Ordering::Relaxed);
         polled
     }

@@ -1,20 +1,20 @@
-//! HTTP/1.1, on the same port: one layer, and the faces on it.
+//! HTTP/1.1 on the gateway's port: a common layer, and two interfaces on it (Thrift and REST).
 //!
 //! ```text
-//!   Joined ─ hyper ─→ Front: Host, Origin (site) → face by the path
+//!   Joined ─ hyper ─→ Front: Host, Origin (site) → interface by the path
 //!                       identity by the bearer token, in a Context of the request's own
 //!                       /thrift  thrift: body → Request ─→ dispatch
 //!                       /v1/…    rest:   target, query, conditions ─→ the store; bodies by pieces
 //!   Joined ←─ hyper ←─ Answer: in memory, or a Download's pieces
 //! ```
 //!
-//! hyper reads the heads and frames the bodies, from a connection whose first bytes were sniffed. A
-//! face gets no byte of a body before the user's share has memory for it (`inflow`), and an answer
-//! holds its memory until the connection has taken it over (`answer`, `download`).
+//! hyper reads the heads and frames the bodies, from a connection whose first bytes were sniffed. The
+//! gateway receives no byte of a body before the user's share has memory for it (`inflow`). An answer
+//! holds its memory until hyper has taken all its bytes (`answer`, `download`).
 //!
 //! A browser sends any page's requests to 127.0.0.1, and a proxy shares one connection among users. So
-//! nothing here belongs to a connection: each request has a [`Context`] of its own, and never
-//! loopback's default identity.
+//! no login belongs to a connection: each request has a [`Context`] of its own, and never gets the
+//! default identity of loopback.
 
 mod again;
 mod answer;
@@ -141,7 +141,7 @@ where
     }
 }
 
-/// What the requests of one HTTP connection share.
+/// The state that all requests of one HTTP connection share.
 pub struct Front {
     shared: Arc<Shared>,
     peer: Peer,
@@ -188,7 +188,7 @@ impl OfRequest {
 
 /// The identity of a request before its body is read.
 pub struct Sender {
-    /// Its own context, shared with an answer whose file is still read.
+    /// The request's own context. An answer that still reads a file shares it.
     context: Arc<OfRequest>,
     /// The user or origin that it counts for.
     key: Key,
@@ -222,7 +222,7 @@ impl Front {
             thrift::PATH => thrift::answer(self, &head, body).await,
             _ => rest::answer(self, &head, body).await,
         };
-        // A proxy may see another end of a chunked body than hyper (RFC 9112, section 11.2).
+        // A proxy may find the end of a chunked body elsewhere than hyper (RFC 9112, section 11.2).
         if head.headers.contains_key(header::TRANSFER_ENCODING) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -243,7 +243,7 @@ impl Front {
             let (_, token) = token
                 .ok_or(unauthorized("send one Authorization field, with a session's token: Bearer TOKEN"))?;
             let session = self.session_of(token.trim()).map_err(|error| match error.kind() {
-                // The token is good, and another login wouldn't help.
+                // The token is valid, and another login wouldn't help.
                 ErrorKind::Busy => {
                     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Busy, TOO_MANY_SESSIONS)
                 }
@@ -289,8 +289,8 @@ impl Front {
         }
     }
 
-    /// Refuses a body of HTTP/1.0 without Content-Length, since nothing marks its end. Otherwise gives
-    /// the length, if the head tells it.
+    /// Refuses a body of HTTP/1.0 without Content-Length, since nothing marks its end. Otherwise returns
+    /// the length, if the head has it.
     fn demand_length(body: &Incoming, version: Version) -> Result<Option<u64>, Refusal> {
         let announced = body.size_hint().exact();
         match announced.is_none() && version < Version::HTTP_11 {

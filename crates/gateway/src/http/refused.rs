@@ -17,7 +17,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// With all of its parts.
+    /// A refusal with these parts.
     pub fn new(status: StatusCode, kind: ErrorKind, message: &'static str) -> Self {
         Self { status, kind, message }
     }

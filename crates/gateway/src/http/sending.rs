@@ -20,7 +20,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Counts them, and holds their memory.
+    /// Counts these bytes as unsent, and holds their memory, until dropped.
     pub fn new(memory: Option<Permit>, unsent: Arc<AtomicUsize>, account: &Account) -> Self {
         unsent.fetch_add(1, Ordering::Relaxed);
         let (flow, holder) = (account.flow().clone(), account.holder().clone());
@@ -36,8 +36,8 @@ impl Drop for Sending {
     }
 }
 
-/// Splits off at most [`HEAD_BYTES`]. hyper takes a piece only when the one before is nearly sent, so
-/// its buffer stays as small.
+/// Splits off at most [`HEAD_BYTES`]. hyper takes a piece only when it has sent most of the previous one,
+/// so its buffer stays small.
 pub fn piece(of: &mut Bytes) -> Bytes {
     of.split_to(of.len().min(HEAD_BYTES))
 }

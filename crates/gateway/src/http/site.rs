@@ -1,8 +1,9 @@
 //! The sites that may call over HTTP: which Host a request may name, and which Origin.
 //!
 //! The owner of a page can point the page's host name at 127.0.0.1 (DNS rebinding). Browsers then send
-//! that name as Host, so only known names pass. Addresses as Host pass: they can't be rebound. A
-//! browser adds Origin to every POST of a page, so an unknown Origin is refused before anything else.
+//! that name as Host, so the gateway accepts only known names. It accepts IP addresses as Host: they
+//! can't be rebound. A browser adds Origin to every POST of a page, so the gateway checks Origin before
+//! anything else.
 
 use super::answer::Answer;
 use super::refused::Refusal;
@@ -18,17 +19,18 @@ const SENT_FIELDS: &str = "authorization, content-type, content-range, range, if
 /// Fields of an answer that such a page may read beside those of every page.
 const READ_FIELDS: &str = "etag, content-range, content-length, accept-ranges, last-modified, location, \
                            link, retry-after, allow";
-/// A browser may ask for this before a page of a public site reaches a private address.
+/// A browser may require this field before it lets a page of a public site reach a private address.
 const PRIVATE_NETWORK: &str = "access-control-allow-private-network";
 
-/// The site of one request.
+/// The allowed Origin of a request; None if the request has no Origin.
 pub struct Site(Option<HeaderValue>);
 
 impl HttpAccess {
     /// Checks Host and Origin.
     ///
     /// # Errors
-    /// 400 without exactly one Host, 403 for an unknown Host or Origin.
+    /// 400: there isn't exactly one Host. 403: the Host or Origin is unknown, or a page of another site
+    /// sends no Origin.
     pub fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Site, Refusal> {
         let mut hosts = headers.get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -41,7 +43,7 @@ impl HttpAccess {
             let message = "this Host isn't served; the operator can add it with --http-host";
             return Err(forbidden(message));
         }
-        // Browsers send no Origin when a page shows an image, a script or a link's target.
+        // Browsers send no Origin when a page loads an image or a script, or opens a link.
         let from = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let is_of_page = from.is_some_and(|from| from != b"none" && from != b"same-origin");
         if is_of_page && !headers.contains_key(header::ORIGIN) {
@@ -80,7 +82,7 @@ fn forbidden(message: &'static str) -> Refusal {
 }
 
 impl Site {
-    /// The answer to OPTIONS, by which a browser asks before it sends a page's request.
+    /// The answer to OPTIONS, which a browser sends before a page's request (a preflight).
     pub fn options(&self, methods: &str) -> Response<Answer> {
         let mut response = Response::new(Answer::of(""));
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -96,8 +98,8 @@ impl Site {
         response
     }
 
-    /// Lets the page read the answer, and no other page. Bytes of a stored file never become a page with
-    /// rights of this site.
+    /// Lets a page of the allowed origin read the answer, and no other page. The fields also prevent a
+    /// browser from showing a stored file as a page with this site's rights.
     pub fn allow(&self, headers: &mut HeaderMap) {
         let reach = if self.0.is_some() { "cross-origin" } else { "same-origin" };
         headers.insert("cross-origin-resource-policy", HeaderValue::from_static(reach));

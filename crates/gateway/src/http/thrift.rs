@@ -1,4 +1,4 @@
-//! Thrift over HTTP: `POST /thrift`. Behind the body, a message goes the way of one over TCP.
+//! Thrift over HTTP: `POST /thrift`. Once the body is received, its message is handled like one over TCP.
 
 use super::answer::Answer;
 use super::inflow::{Inflow, Receiving};
@@ -20,9 +20,9 @@ use strait_store::ErrorKind;
 use strait_wire::{ApplicationError, ApplicationErrorKind, Protocol, Sniff, Wire, sniff};
 use tokio::time::{sleep_until, timeout};
 
-/// The path of both services.
+/// The path of both Thrift services.
 pub const PATH: &str = "/thrift";
-/// Time for the first bytes of a refused request's body, which tell its protocol.
+/// Time for the first bytes of a refused request's body, which show its protocol.
 const BEGINNING_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Answers a request to [`PATH`].
@@ -53,7 +53,7 @@ impl Front {
         };
         let mut message = BytesMut::new();
         let received = self.receive(body, most, &asked, &mut message).await;
-        // Of a body that broke off, too, the first bytes tell the protocol.
+        // The first bytes show the protocol even if the body is incomplete.
         let protocol = asked.protocol.or(protocol_of(&message));
         let complete = received.and_then(|memory| match message.is_empty() {
             true => Err(bad("the body is empty")),
@@ -176,7 +176,7 @@ struct Most {
 impl Most {
     fn exceeded(&self) -> Refusal {
         let message = match self.known {
-            true => "the body is larger than a request may be",
+            true => "the body is larger than the gateway allows for a request",
             false => {
                 "a body of more than 64 KiB needs the session's token in its head: Authorization: Bearer TOKEN"
             }
@@ -185,7 +185,7 @@ impl Most {
     }
 }
 
-/// The protocol of the message that an unread body begins with, if that comes soon.
+/// The protocol of the message that an unread body begins with, if its first bytes come soon.
 async fn begun(body: &mut Incoming) -> Option<Protocol> {
     let first = timeout(BEGINNING_PATIENCE, poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))).await;
     protocol_of(&first.ok()??.ok()?.into_data().ok()?)
@@ -199,17 +199,17 @@ fn protocol_of(bytes: &[u8]) -> Option<Protocol> {
     }
 }
 
-/// The kind of a body.
+/// The meaning of a Content-Type.
 struct Content {
-    /// None: its first bytes tell.
+    /// None: the body's first bytes show it.
     protocol: Option<Protocol>,
-    /// The answer has the same type.
+    /// The type itself. The answer has the same.
     name: HeaderValue,
-    /// How often its bytes may be in memory: JSON's payloads are decoded into others.
+    /// How often the body's bytes may be in memory: JSON's payloads are decoded into further bytes.
     copies: usize,
 }
 
-/// Apache's libraries send `application/x-thrift` with every protocol.
+/// Reads the Content-Type. Apache's libraries send `application/x-thrift` with every protocol.
 fn content(headers: &HeaderMap) -> Result<Content, Refusal> {
     let mut given = headers.get_all(header::CONTENT_TYPE).iter();
     let first = given.next().and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -8,19 +8,19 @@ use std::{
     time::Duration,
 };
 
-/// Memory that several files share, those of one user for instance.
+/// Memory that several files share, for example all files of one user.
 pub trait Budget: Debug + Send + Sync {
-    /// Takes `bytes`, if they are free. Never waits.
+    /// Takes `bytes` of memory, and returns true, if they are free. Never waits.
     fn take(&self, bytes: u64) -> bool;
 
     /// Frees `bytes` that were taken.
     fn give_back(&self, bytes: u64);
 
-    /// Registers a file. If others lack memory, the budget calls [`Holder::give_up`].
+    /// Registers a file. If other files lack memory, the budget can call [`Holder::give_up`].
     fn register(&self, holder: Weak<dyn Holder>);
 }
 
-/// An open file that may hold such memory.
+/// An open file that may hold memory of a budget.
 pub trait Holder: Send + Sync {
     /// Drops the bytes read ahead if the last read is at least `idle` ago. Never waits.
     fn give_up(&self, idle: Duration);
@@ -32,7 +32,7 @@ pub trait Budgets: Debug + Send + Sync {
     fn of(&self, user: &str) -> Arc<dyn Budget>;
 }
 
-/// No limit but each file's own: for programs that open few files.
+/// A budget without a limit, so only each file's own limits apply. For programs that open few files.
 #[derive(Debug, Clone, Copy)]
 pub struct Unbounded;
 
@@ -68,7 +68,7 @@ impl Taken {
         self.bytes
     }
 
-    /// Takes the memory missing up to `bytes`; false if there isn't enough.
+    /// Takes more memory, so that the total is `bytes`. False, without a change, if there isn't enough.
     pub fn grow_to(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let taken = more == 0 || self.budget.take(more);

@@ -3,20 +3,20 @@
 //! ```text
 //!   application ─ append, flush, sync, close ─→ WriterCore ─→ calls ─┐
 //!   application ─ read(offset, length) ───────→ ReaderCore ─→ calls ─┤ the caller
-//!                        inputs ←── what became of each call ────┘ makes them
+//!                        inputs ←── the outcome of each call ────┘ makes them
 //! ```
 //!
 //! The caller's duties:
 //!
-//! 1. After each input take all of `next_call()`, and make these calls in parallel, for example
-//!    each in a thread. Each has an id, and a time within which to report its outcome,
-//!    if need be [`Outcome::Unknown`] or [`Error::Unavailable`].
-//! 2. A mutation that comes again with the same id is the same request. Send it to
-//!    the namenode with the same [`RequestId`] ([`Requests`]). Within the given time, retry it
-//!    as often as you like.
+//! 1. After each input, take calls from `next_call()` until it returns None, and make these calls in
+//!    parallel, for example each in a thread. Each has an id, and a time within which to report its
+//!    outcome. If there is none by then, report [`Outcome::Unknown`] or [`Error::Unavailable`].
+//! 2. If `next_call()` returns a mutation with the same id as before, it is a retry. Send it to the
+//!    namenode with the same [`RequestId`] ([`Requests`]). Within the given time, retry it as often as
+//!    you like.
 //! 3. Call `tick` when `wake_at` is due.
-//! 4. While a client has files open, renew its leases (each second is plenty).
-//! 5. After a writer's failure the client, which is alive, still has the file's lease. Request
+//! 4. While a client has files open, renew its leases. Once a second is enough.
+//! 5. After a writer's failure, the client still has the file's lease and keeps renewing it. Request
 //!    recovery ([`Mutation::RecoverLease`]), or no other writer can get the file.
 //!
 //! [`Outcome::Unknown`]: crate::messages::Outcome::Unknown
@@ -44,7 +44,7 @@ pub struct CallId(pub u64);
 /// A call to make.
 #[derive(Debug, Clone)]
 pub struct Issue<C> {
-    /// Return it with the call's outcome.
+    /// The call's id. Pass it along with the outcome.
     pub id: CallId,
     /// Time within which to report the outcome.
     pub within_ms: Millis,

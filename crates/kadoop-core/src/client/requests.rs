@@ -3,7 +3,7 @@
 use crate::{ClientId, config::MAX_REQUESTS_IN_FLIGHT, messages::RequestId};
 use std::collections::BTreeSet;
 
-/// Numbers a client's mutations. All its files and threads share it.
+/// Numbers a client's mutations. All files and threads of the client share this.
 #[derive(Debug)]
 pub struct Requests {
     client: ClientId,
@@ -22,8 +22,8 @@ impl Requests {
         self.client
     }
 
-    /// A new request's number. None if the namenode would have to keep too many answers: it forgets
-    /// none above the oldest request under way.
+    /// A new request's number. None if the namenode would have to keep too many answers: it keeps those
+    /// of all requests from the oldest one under way on.
     pub fn begin(&mut self) -> Option<u64> {
         if self.open.first().is_some_and(|oldest| self.last + 1 >= oldest + MAX_REQUESTS_IN_FLIGHT as u64) {
             return None;
@@ -39,7 +39,7 @@ impl Requests {
         RequestId { client: self.client, number, done_below }
     }
 
-    /// Ends a request: its answer has come, or no caller waits for it any more.
+    /// Ends a request: its answer has arrived, or no caller waits for it any more.
     pub fn end(&mut self, number: u64) {
         self.open.remove(&number);
     }

@@ -1,4 +1,4 @@
-//! Reads of a replica's bytes, and what its checksums say of them.
+//! Reads a replica's bytes, and compares them with its checksums.
 
 use super::failure::disk;
 use crate::{
@@ -10,15 +10,15 @@ use crate::{
     messages::{Digest, Digested, Piece, Read},
 };
 
-/// A replica's file and its checksums. Its bytes begin the file.
+/// A replica's file, which begins with the replica's bytes, and the replica's checksums.
 pub(super) struct Content<'a, F> {
     pub data: &'a F,
     pub sums: &'a Sums,
 }
 
 impl<F: DiskFile> Content<'_, F> {
-    /// Reads bytes, of which the first `visible` may be seen. It checks parts of units here; the
-    /// reader checks whole ones.
+    /// Reads bytes, but none after the first `visible` bytes of the replica. Compares only partly read
+    /// units with their checksums: the reader does that with whole ones.
     pub fn read(&self, read: &Read, visible: u32, config: &Config) -> Result<Piece> {
         let unit = config.unit_bytes;
         let begin = read.offset.min(visible);
@@ -34,8 +34,8 @@ impl<F: DiskFile> Content<'_, F> {
         Ok(Piece { bytes: bytes.into(), sums, visible })
     }
 
-    /// The checksum of the bytes from `at` to the end of their unit, or to `end`. Also returns
-    /// where they end.
+    /// The checksum of the bytes from `at` to the end of their unit, or to `end` if that comes before.
+    /// Also returns the offset where these bytes end.
     fn sum(&self, at: u32, end: u32, unit: u32) -> Result<(u32, u32)> {
         let first = at - at % unit;
         let whole = first.saturating_add(unit).min(self.sums.length);
@@ -52,8 +52,8 @@ impl<F: DiskFile> Content<'_, F> {
         Ok((stop, crc32c(&all[(at - first) as usize..(stop - first) as usize])))
     }
 
-    /// The digest of visible bytes. It comes from the checksums alone, except for parts of units:
-    /// the scrub compares the bytes on disk with them. `units` combines whole units.
+    /// The digest of visible bytes. It is computed from the checksums alone, except for parts of units:
+    /// the scrub compares whole units on disk with their checksums. `units` combines whole units.
     pub fn digest(&self, read: &Read, visible: u32, units: &Appended, config: &Config) -> Result<Digested> {
         let begin = read.offset.min(visible);
         let end = begin.saturating_add(read.length).min(visible);
@@ -69,11 +69,11 @@ impl<F: DiskFile> Content<'_, F> {
         Ok(Digested { digest: Digest { crc, length: end - begin }, visible })
     }
 
-    /// Compares about `bytes` bytes with their checksums, beginning with the unit at `from`. Returns
-    /// where it stopped.
+    /// Compares about `bytes` bytes with their checksums, from the beginning of the unit that has offset
+    /// `from`. Returns the offset at which it stopped.
     ///
     /// # Errors
-    /// Corrupt.
+    /// Corrupt: a unit can't be read, or doesn't match its checksum.
     pub fn verify(&self, from: u32, bytes: u32, config: &Config) -> Result<u32> {
         let unit = config.unit_bytes;
         let mut buffer = vec![0; unit as usize];

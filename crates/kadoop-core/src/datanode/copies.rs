@@ -1,8 +1,8 @@
-//! Copies of sealed bytes from other datanodes: whole replicas, ordered by the namenode, and
-//! beginnings of chunks that continue a short one, for writers.
+//! Copies sealed bytes from other datanodes: whole replicas, if the namenode orders it, and for writers
+//! the beginning of a chunk that continues a short one.
 //!
-//! [`Datanode::next_fetch`] returns the reads to make. The datanode checks bytes as they arrive,
-//! and reports a copy as sealed when all of it is on disk.
+//! [`Datanode::next_fetch`] returns the reads to make. The datanode compares bytes with their checksums
+//! as they arrive, and reports a copy as a sealed replica when the whole copy is on disk.
 
 use super::{
     Claim, Datanode, Failure, Kept, Replica, disk_of, live,
@@ -21,10 +21,10 @@ use crate::{
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Reads under way for one copy: enough to keep the wire busy while one is written.
+/// Reads under way for one copy. With two, the network stays busy while the bytes of one are written.
 const FETCHES: usize = 2;
-/// Most beginnings of chunks under way, each of a few megabytes. Others are refused, and their
-/// writers go elsewhere.
+/// Most beginnings of chunks under way, each of a few megabytes. Further ones are refused, and their
+/// writers use other datanodes.
 const MAX_BEGINNINGS: usize = 64;
 /// Most copies that wait for their turn. The namenode repeats orders that were dropped.
 const MAX_ORDERED: usize = 1_000;
@@ -32,9 +32,9 @@ const MAX_ORDERED: usize = 1_000;
 /// A read from another datanode. Report its answer with [`Datanode::on_fetched`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fetch {
-    /// Return it with the answer.
+    /// The read's id. Pass it along with the answer.
     pub id: u64,
-    /// The other datanode.
+    /// The datanode to ask.
     pub from: NodeId,
     /// The read to make there.
     pub read: Read,
@@ -63,16 +63,16 @@ pub(super) struct Copy<D: Disk> {
     into: Into<D>,
     /// Offset of the next read.
     next: u32,
-    /// Calls by offset in the chunk, with bytes that arrived out of order.
+    /// Reads under way, by offset in the chunk: the id and, if they arrived out of order, the bytes.
     fetches: BTreeMap<u32, (u64, Option<Bytes>)>,
-    /// Number of the source's datanodes that have failed.
+    /// Number of the source's datanodes that have failed. They are asked in order.
     failed: usize,
 }
 
 enum Into<D: Disk> {
-    /// A replica that nobody sees before it is complete.
+    /// A separate replica, which isn't reported before it is complete.
     Sealed(Box<Replica<D>>),
-    /// The chunk's open replica, and the caller.
+    /// The chunk's open replica. The number is the caller's.
     Open(u64),
 }
 
@@ -82,7 +82,8 @@ impl<D: Disk + Clone> Datanode<D> {
         self.copies.issues.pop_front()
     }
 
-    /// Begins a chunk with bytes of another. [`Datanode::settled`] names `caller`.
+    /// Begins a chunk with bytes of another. [`Datanode::settled`] returns the result with the number
+    /// `caller`.
     pub fn begin(&mut self, caller: u64, begin: &Continue) {
         match self.try_begin(caller, begin) {
             Ok(false) => {}
@@ -91,7 +92,7 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Begins it; true if it is already done.
+    /// Begins a chunk with bytes of another. Returns true if the bytes are already applied.
     fn try_begin(&mut self, caller: u64, begin: &Continue) -> Result<bool> {
         let Continue { chunk, stamp, pipeline, source } = begin;
         self.demand_member(pipeline)?;
@@ -101,7 +102,7 @@ impl<D: Disk + Clone> Datanode<D> {
             return Err(Error::Busy);
         }
         if source.length > self.config.continue_below_bytes {
-            return Err(Error::Invalid("a beginning longer than a chunk that is continued"));
+            return Err(Error::Invalid("the chunk to continue is too long to be copied"));
         }
         let local = self.local(source);
         self.create(*chunk, *stamp, source.length as usize)?;
@@ -125,7 +126,7 @@ impl<D: Disk + Clone> Datanode<D> {
         Ok(false)
     }
 
-    /// The source's bytes, if this datanode has them and they are sound.
+    /// The source's bytes, if this datanode has them and they match their checksums.
     fn local(&self, source: &Source) -> Option<Bytes> {
         let Kept::Sealed(sealed) = self.replicas.get(&source.chunk)? else { return None };
         if sealed.stamp != source.stamp {
@@ -199,7 +200,7 @@ impl<D: Disk + Clone> Datanode<D> {
         self.copies.running.push(copy);
     }
 
-    /// Takes another datanode's answer; Unavailable if there was none.
+    /// Handles another datanode's answer to a read. Pass Unavailable if there was no answer.
     pub fn on_fetched(&mut self, id: u64, answer: Result<Piece>) {
         let mine = |copy: &Copy<Grouped<D>>| copy.fetches.values().any(|(fetch, _)| *fetch == id);
         let Some(at) = self.copies.running.iter().position(mine) else { return };
@@ -212,7 +213,7 @@ impl<D: Disk + Clone> Datanode<D> {
         self.start_copies();
     }
 
-    /// Takes the answer; true if the copy is complete now.
+    /// Handles the answer to one of the copy's reads. Returns true if the copy is complete now.
     fn take_fetched(&mut self, copy: &mut Copy<Grouped<D>>, id: u64, answer: Result<Piece>) -> Result<bool> {
         let faults = self.config.faults;
         let found = copy.fetches.iter().find(|(_, (fetch, _))| *fetch == id);
@@ -231,7 +232,7 @@ impl<D: Disk + Clone> Datanode<D> {
                 if copy.failed >= copy.source.nodes.len() {
                     return Err(other.err().unwrap_or(Error::BeyondEnd));
                 }
-                // Try the next datanode, from the offset where this one failed.
+                // Continue at the next datanode, from the offset where this one failed.
                 copy.fetches.retain(|at, _| *at < offset);
                 copy.next = offset;
                 return Ok(false);
@@ -258,8 +259,8 @@ impl<D: Disk + Clone> Datanode<D> {
     }
 
     fn complete(&mut self, copy: Copy<Grouped<D>>) {
-        // A call of the chunk's pipeline may have arrived late. Its replica's files have the names
-        // that the copy's files would get.
+        // A late call of the chunk's pipeline may have made a replica. Its files may have the names that
+        // the copy's files would get.
         if matches!(copy.into, Into::Sealed(_)) && self.replicas.contains_key(&copy.chunk) {
             return self.abandon(copy, Error::Busy);
         }
@@ -286,7 +287,8 @@ impl<D: Disk + Clone> Datanode<D> {
 
     fn abandon(&mut self, copy: Copy<Grouped<D>>, error: Error) {
         match copy.into {
-            // The namenode orders the deletion of its bytes, as of every unneeded replica.
+            // The open replica stays until the namenode orders its deletion, as for every unneeded
+            // replica.
             Into::Open(caller) => self.settled.push((caller, Err(error))),
             Into::Sealed(_) => {
                 if let Ok(disk) = disk_of(&self.directories, copy.directory) {
@@ -297,8 +299,9 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Reports an abandoned copy, so that the namenode orders another elsewhere. If there is a
-    /// replica, the namenode doesn't know of it: a pipeline may have left it open.
+    /// Reports an abandoned copy, so that the namenode orders another one elsewhere. If this datanode has
+    /// another replica of the chunk, which a pipeline may have left open, reports that one: the namenode
+    /// doesn't know it.
     fn tell_abandoned(&mut self, chunk: ChunkId, stamp: Stamp) {
         self.changes.push(match self.replicas.get(&chunk) {
             Some(kept) => Change::Has(kept.report(chunk)),
@@ -306,7 +309,7 @@ impl<D: Disk + Clone> Datanode<D> {
         });
     }
 
-    /// Drops copies that aren't wanted any more.
+    /// Abandons the copies for which `which` is true.
     pub(super) fn drop_copies(&mut self, which: impl Fn(&Copy<Grouped<D>>) -> bool) {
         let (gone, kept) = std::mem::take(&mut self.copies.running).into_iter().partition(which);
         self.copies.running = kept;

@@ -1,4 +1,4 @@
-//! Failed steps of a datanode at its disks.
+//! Failures of a datanode's disk operations.
 
 use crate::{
     disk::{Disk, DiskFile},
@@ -6,9 +6,9 @@ use crate::{
 };
 use std::io;
 
-/// A failed step, and the state that it puts in doubt.
+/// A failed operation, and the state that it puts in doubt.
 pub(super) enum Failure {
-    /// A refusal without further consequences.
+    /// The operation failed, or was refused, without further consequences.
     Refused(Error),
     /// A failed sync of the replica's files.
     Bytes(io::Error),

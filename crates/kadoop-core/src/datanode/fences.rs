@@ -1,4 +1,4 @@
-//! Stamps below which a chunk's writes and seals are refused.
+//! Fences: for each chunk, the stamp below which writes and seals are refused.
 
 use super::{Datanode, Kept};
 use crate::{
@@ -50,7 +50,8 @@ impl<D: Disk + Clone> Datanode<D> {
         *fence = stamp.max(*fence);
     }
 
-    /// Begins another incarnation, which isn't bound by promises of the one before.
+    /// Begins another incarnation. The fences of the previous one aren't needed any more: requests that
+    /// they would reject name the previous incarnation.
     pub(super) fn begin_anew(&mut self) {
         self.incarnation.0 = self.incarnation.0.wrapping_add(1);
         self.fences.clear();

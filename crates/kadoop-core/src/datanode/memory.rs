@@ -1,7 +1,7 @@
-//! The last point of the namenode's log that a datanode has heard of, kept in each data directory.
+//! The latest point of the namenode's log that a datanode knows of, stored in each data directory.
 //!
-//! It is written from time to time. A killed process leaves what was written last; after a power
-//! failure it may be older.
+//! The datanode writes it from time to time. If the process is killed, the latest written point
+//! remains. After a power failure, the remaining point may be older.
 
 use crate::{
     Millis,
@@ -14,17 +14,17 @@ const NAME: &str = "heard";
 const MAGIC: u32 = u32::from_le_bytes(*b"KHRD");
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 36;
-/// Offset of the second slot. Writes alternate between two pages of the file, so a torn write leaves
-/// the one before.
+/// Offset of the second slot. Writes alternate between two pages of the file, so after a torn write the
+/// other slot still has the previous point.
 const SECOND_SLOT: u64 = 4096;
-/// Time between two writes, unless another start of a namenode is heard.
+/// Time between two writes. A point of another start of a namenode is written at the next tick.
 const PERIOD_MS: Millis = 5_000;
 
-/// See the module.
+/// The latest point, and the files that store it.
 pub(super) struct Memory<F> {
-    /// In each directory that has one.
+    /// The file in each directory, if it has one.
     files: Vec<Option<F>>,
-    /// Number of the last write.
+    /// Number of the latest write.
     count: u64,
     heard: Point,
     written: Point,
@@ -33,9 +33,9 @@ pub(super) struct Memory<F> {
 }
 
 impl<F: DiskFile> Memory<F> {
-    /// Loads the newest point of the directories.
+    /// Loads the newest point from the directories.
     pub(super) fn open<D: Disk<File = F>>(directories: &[D]) -> Self {
-        // A directory without it is no worse for its replicas.
+        // Ignore a directory without such a file: its replicas are usable all the same.
         let files: Vec<Option<F>> = directories.iter().map(|disk| disk.open(NAME).ok()).collect();
         let slots = files.iter().flatten().flat_map(|file| [0, SECOND_SLOT].map(|at| (file, at)));
         let newest = slots.filter_map(|(file, at)| parse(&file.read_vec(at, SLOT_BYTES).ok()?)).max();
@@ -43,19 +43,19 @@ impl<F: DiskFile> Memory<F> {
         Self { files, count, heard, written: heard, write_at: 0, synced: true }
     }
 
-    /// The last point heard of.
+    /// The latest point that the datanode knows of.
     pub(super) fn heard(&self) -> Point {
         self.heard
     }
 
-    /// Replaces it.
+    /// Replaces the point by the one in a namenode's answer.
     pub(super) fn hear(&mut self, point: Point) {
         if point.start != 0 {
             self.heard = point;
         }
     }
 
-    /// Writes it down if it is time to.
+    /// Writes the point to the directories, if it has changed and a write is due.
     pub(super) fn tick<D: Disk<File = F>>(&mut self, directories: &[Option<D>], now: Millis) {
         let news = self.heard != self.written;
         if news && (self.heard.start != self.written.start || now >= self.write_at) {
@@ -71,7 +71,7 @@ impl<F: DiskFile> Memory<F> {
         for (file, directory) in self.files.iter_mut().zip(directories) {
             let Some(directory) = directory else { continue };
             let there = file.take().or_else(|| directory.create(NAME).ok());
-            // If it fails, the other directories have it.
+            // Ignore a failure: the other directories have the point.
             *file = there.filter(|file| file.write_at(at, &slot).is_ok());
         }
         (self.written, self.synced) = (self.heard, false);

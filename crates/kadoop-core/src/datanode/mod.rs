@@ -1,7 +1,8 @@
 //! The datanode: replicas in data directories.
 //!
-//! Open, returned, sealed: see `docs/kadoop-protocol.md`. All calls are answered at once, except
-//! writes that arrive out of order: [`Datanode::settled`] names their callers later.
+//! A replica is open, returned or sealed: see `docs/kadoop-protocol.md`. Calls return their results at
+//! once. Exceptions are writes and the beginnings of continued chunks, which may have to wait for other
+//! bytes: [`Datanode::settled`] returns their results.
 
 mod content;
 mod copies;
@@ -55,10 +56,10 @@ pub struct Datanode<D: Disk> {
     directories: Vec<Option<Grouped<D>>>,
     room: Room,
     replicas: BTreeMap<ChunkId, Kept<D>>,
-    /// Sealed replicas whose files have another name, by which they are here: a failed new stamp couldn't
-    /// be undone.
+    /// Sealed replicas whose file has the name of a new stamp, since a failed change of the stamp couldn't
+    /// be undone. The value has the stamp of the file's name.
     misnamed: BTreeMap<ChunkId, Sealed>,
-    /// Files of replicas that nobody writes.
+    /// Open files of sealed replicas.
     open: OpenFiles<D::File>,
     /// Replicas whose files may be open for writes.
     open_for_writes: Vec<ChunkId>,
@@ -66,11 +67,11 @@ pub struct Datanode<D: Disk> {
     writes: u64,
     /// Number of seals so far.
     seals: u64,
-    /// Fences of chunks that aren't here or are sealed. They last as long as the incarnation, and so
-    /// do the writes that they reject.
+    /// Fences of chunks without an open or returned replica here. They last as long as the incarnation:
+    /// after that, the writes that they reject are refused for naming an earlier incarnation.
     fences: BTreeMap<ChunkId, Stamp>,
     identity: Identity,
-    /// 0 until it has joined its first namenode.
+    /// The cluster's number; 0 until the datanode has joined its first namenode.
     cluster: u64,
     incarnation: Incarnation,
     node: Option<NodeId>,
@@ -78,11 +79,11 @@ pub struct Datanode<D: Disk> {
     number: u64,
     report: bool,
     memory: Memory<D::File>,
-    /// Changes that the namenode doesn't know yet.
+    /// Changes that the namenode hasn't confirmed yet.
     changes: Vec<Change>,
     settled: Vec<(u64, Result<()>)>,
     last_place: u64,
-    /// Files of removed replicas.
+    /// Files that the caller has to close ([`Datanode::discarded`]).
     discarded: Vec<D::File>,
     copies: Copies<Grouped<D>>,
     scrub: Scrub,
@@ -90,7 +91,7 @@ pub struct Datanode<D: Disk> {
     report_at: Millis,
     unopened: Vec<(String, io::Error)>,
     strangers: Vec<Stranger>,
-    /// Combines checksums of whole units; built for the first digest.
+    /// Combines checksums of whole units. Built when the first digest is requested.
     units: OnceLock<Appended>,
 }
 
@@ -132,8 +133,8 @@ impl<D: Disk> Kept<D> {
 }
 
 impl<D: Disk + Clone> Datanode<D> {
-    /// Opens the replicas in `directories`, which are of `cluster` (0: of none yet). `incarnation`
-    /// must be a random number that no other run has had.
+    /// Opens the replicas in `directories`, which belong to `cluster` (0: to none yet). `incarnation`
+    /// must be a random number, never used by another run.
     ///
     /// # Errors
     /// The disks'.
@@ -179,13 +180,13 @@ impl<D: Disk + Clone> Datanode<D> {
         })
     }
 
-    /// Files of replicas that the start couldn't open, with the errors. They are left as they are,
-    /// and don't count.
+    /// Files of replicas that the start couldn't open, with the errors. The datanode doesn't touch these
+    /// files, and doesn't report the replicas.
     pub fn unopened(&self) -> &[(String, io::Error)] {
         &self.unopened
     }
 
-    /// The cluster of the replicas; 0: none yet.
+    /// The cluster to which the replicas belong; 0 if there is none yet.
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
@@ -215,8 +216,8 @@ impl<D: Disk + Clone> Datanode<D> {
         self.replicas.iter().map(|(chunk, kept)| kept.report(*chunk))
     }
 
-    /// Takes a write. [`Self::settled`] names `caller`, now or when the bytes before it have
-    /// arrived.
+    /// Handles a write. [`Self::settled`] returns its result with the number `caller`, at once or when the
+    /// bytes before it have arrived.
     pub fn write(&mut self, caller: u64, write: &Write) {
         let mut applied = Vec::new();
         let result = self.try_write(caller, write, &mut applied);
@@ -238,7 +239,7 @@ impl<D: Disk + Clone> Datanode<D> {
         replica.write(caller, write.offset, write.bytes.clone(), &self.config, applied)
     }
 
-    /// Makes the write's replica if it is missing, and reserves room for the bytes.
+    /// Makes the write's replica if there is none, and reserves room for the bytes.
     fn make_ready(&mut self, write: &Write) -> Result<()> {
         let bytes = write.bytes.len();
         match self.replicas.get(&write.chunk) {
@@ -252,7 +253,7 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Makes a replica in a directory with room for so many bytes, and reserves them.
+    /// Makes a replica in a directory with room for `bytes`, and reserves that room.
     fn create(&mut self, chunk: ChunkId, stamp: Stamp, bytes: usize) -> Result<()> {
         self.make_way(chunk)?;
         self.close_one()?;
@@ -268,7 +269,7 @@ impl<D: Disk + Clone> Datanode<D> {
         Ok(())
     }
 
-    /// Whether this run of the datanode is a member of the pipeline.
+    /// Checks that this run of the datanode is a member of the pipeline.
     fn demand_member(&self, pipeline: &[Member]) -> Result<()> {
         let me = pipeline.iter().find(|member| Some(member.node) == self.node);
         let mine = me.is_some_and(|member| member.incarnation == self.incarnation);
@@ -279,15 +280,15 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Whether this is still the given member of a pipeline.
+    /// Checks that the datanode still has this member's number and incarnation.
     ///
     /// # Errors
-    /// WrongIncarnation, if it isn't.
+    /// WrongIncarnation: it has another one.
     pub fn probe(&self, member: Member) -> Result<()> {
         self.demand_member(&[member])
     }
 
-    /// Writes and beginnings of continued chunks that were settled since the last call, by their
+    /// The results of writes and of beginnings of continued chunks since the last call, with their
     /// callers' numbers.
     pub fn settled(&mut self) -> Vec<(u64, Result<()>)> {
         std::mem::take(&mut self.settled)
@@ -296,7 +297,9 @@ impl<D: Disk + Clone> Datanode<D> {
     /// Records that all bytes up to `length` are acknowledged.
     ///
     /// # Errors
-    /// StaleStamp, NoReplica, NotOpen, BeyondEnd.
+    /// StaleStamp: the chunk has a higher stamp here. NoReplica: there is no replica. NotOpen: the replica
+    /// is returned. BeyondEnd: it is shorter. Disk, NoSpace: the records of its checksums couldn't be
+    /// written.
     pub fn publish(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.demand_stamp(chunk, stamp)?;
         match self.replicas.get_mut(&chunk).ok_or(Error::NoReplica)? {
@@ -309,10 +312,10 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// As [`Self::publish`], and syncs.
+    /// As [`Self::publish`], and syncs the replica.
     ///
     /// # Errors
-    /// As [`Self::publish`]; Disk.
+    /// As [`Self::publish`]. Disk: the sync failed.
     pub fn sync(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         self.publish(chunk, stamp, length)?;
         let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Ok(()) };
@@ -321,10 +324,11 @@ impl<D: Disk + Clone> Datanode<D> {
         self.settle_sync(index, synced)
     }
 
-    /// Handles a failed sync in a directory.
+    /// Returns the result of a sync in a directory, after handling its failure.
     fn settle_sync<T>(&mut self, directory: usize, synced: Result<T, Failure>) -> Result<T> {
         if let Err(Failure::Names(_)) = synced {
-            // The directory's next sync may succeed without these names.
+            // The directory's next sync may succeed although these names are lost. So the replicas with
+            // such names don't count as open any more.
             let there = |replica: &&mut Replica<_>| {
                 usize::from(replica.directory) == directory && replica.is_nameless()
             };
@@ -340,8 +344,8 @@ impl<D: Disk + Clone> Datanode<D> {
     /// Reads a replica's visible bytes.
     ///
     /// # Errors
-    /// NoReplica; NotOpen, for a returned replica; StaleStamp if the namenode named another stamp;
-    /// Corrupt; Disk.
+    /// NoReplica: there is no replica. NotOpen: the replica is returned. StaleStamp: it has another
+    /// stamp than the request. Corrupt: bytes or checksums are damaged. Disk: the disk failed.
     pub fn read(&self, read: &Read) -> Result<Piece> {
         match self.readable(read)? {
             Kept::Sealed(sealed) => {
@@ -352,8 +356,8 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// The digest of the bytes that [`Datanode::read`] would return, at any length and without
-    /// reading them.
+    /// The digest of the bytes that [`Datanode::read`] would return, computed from their checksums. Unlike
+    /// a read, it may have any length.
     ///
     /// # Errors
     /// As [`Datanode::read`].
@@ -379,13 +383,13 @@ impl<D: Disk + Clone> Datanode<D> {
         Ok(kept)
     }
 
-    /// A sealed replica's directory, the name of the file that its bytes begin, and its table of
-    /// checksums. A reader may open the file: its bytes are never changed, cut or reused. A deletion
-    /// removes the name, and a new stamp changes it.
+    /// A sealed replica's directory, the name of its file, which begins with the replica's bytes, and its
+    /// table of checksums. A reader may keep the file open: the datanode never changes or cuts these
+    /// bytes, and never reuses the file. A deletion removes the name, and a new stamp changes it.
     ///
     /// # Errors
-    /// NoReplica; StaleStamp if the namenode named another stamp; Invalid: not sealed; Corrupt;
-    /// Disk.
+    /// NoReplica: there is no replica. StaleStamp: it has another stamp. Invalid: it isn't sealed.
+    /// Corrupt: it is damaged. Disk: the disk failed.
     pub fn sealed(&self, chunk: ChunkId, stamp: Stamp) -> Result<(&D, String, Vec<u8>)> {
         let kept = self.replicas.get(&chunk).ok_or(Error::NoReplica)?;
         if kept.stamp() != stamp {
@@ -400,18 +404,18 @@ impl<D: Disk + Clone> Datanode<D> {
         Ok((disk_of(&self.directories, sealed.directory.into())?.disk(), sealed.file(chunk), table))
     }
 
-    /// The claim of a replica here.
+    /// The identity of a replica of this datanode's cluster.
     fn claim(&self, chunk: ChunkId, stamp: Stamp) -> Claim {
         Claim { cluster: self.cluster, chunk, stamp }
     }
 
-    /// Number of data directories that haven't failed. With none left the datanode is useless, and
-    /// has to stop so that the namenode stops using it.
+    /// Number of data directories that haven't failed. If none is left, the caller has to stop the
+    /// datanode, so that the namenode doesn't use it any more.
     pub fn directories(&self) -> usize {
         self.directories.iter().flatten().count()
     }
 
-    /// Handles a failed data directory: its replicas are gone, and so is this incarnation.
+    /// Handles the failure of a data directory: forgets its replicas, and begins another incarnation.
     pub fn lose_directory(&mut self, index: usize) {
         if let Some(directory) = self.directories.get_mut(index) {
             *directory = None;
@@ -428,41 +432,42 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Sets the bytes that each data directory could take at the time of the previous call, or
-    /// later. Bytes written since are subtracted. Without room, writes are refused.
+    /// Sets the number of bytes that each data directory can take. Measure it after the previous call of
+    /// this function: bytes taken since that call are subtracted. Without room, writes are refused.
     pub fn set_room(&mut self, bytes: &[u64]) {
         self.room.set(bytes);
     }
 
-    /// Whether there is news that the namenode should get at once.
+    /// Whether there are changes that the namenode should get at once.
     pub fn has_news(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// The files of a replica that is being written, opened again. The caller syncs them ahead of
-    /// [`Datanode::sync`] and [`Datanode::seal`], so that other calls needn't wait. If its sync
-    /// fails, it calls [`Datanode::distrust`]. Files that can't be opened aren't synced ahead.
+    /// The files of a replica that is being written, opened again. The caller syncs them before
+    /// [`Datanode::sync`] and [`Datanode::seal`], without the datanode's lock, so that the sync under the
+    /// lock is short. If the caller's sync fails, it calls [`Datanode::distrust`]. Returns nothing if a
+    /// file can't be opened.
     pub fn unsynced(&self, chunk: ChunkId) -> Vec<D::File> {
         let Some(Kept::Live(replica)) = self.replicas.get(&chunk) else { return Vec::new() };
         let directory = disk_of(&self.directories, replica.directory.into());
         directory.ok().and_then(|directory| replica.open_again(directory).ok()).unwrap_or_default()
     }
 
-    /// Files to close outside of the lock. If one was unlinked, closing it frees its bytes, which takes
-    /// time.
+    /// Files that the caller has to close, without the datanode's lock: if a file was removed, closing it
+    /// frees its bytes, which takes time.
     pub fn discarded(&mut self) -> Vec<D::File> {
         std::mem::take(&mut self.discarded)
     }
 
-    /// Handles a failed sync of the replica's files. A second sync that succeeds would prove
-    /// nothing.
+    /// Handles a failed sync of the replica's files: the replica becomes a returned one, since even a
+    /// second sync that succeeds would prove nothing.
     pub fn distrust(&mut self, chunk: ChunkId) {
         if let Ok(replica) = live(&mut self.replicas, chunk) {
             replica.distrust();
         }
     }
 
-    /// Does the periodic work; once a second is enough.
+    /// Does the periodic work. Once a second is enough.
     pub fn tick(&mut self, now: Millis) {
         if now >= self.report_at {
             self.report_at = now + self.config.report_ms;
@@ -479,8 +484,8 @@ impl<D: Disk + Clone> Datanode<D> {
         self.memory.unsynced()
     }
 
-    /// The next call to the namenode. One at a time: report its answer, or its failure, before the
-    /// next.
+    /// The next heartbeat for the namenode. Pass its answer or failure to [`Datanode::on_answer`] before
+    /// you request another.
     pub fn heartbeat(&mut self, space: Space) -> Heartbeat {
         self.number += 1;
         let registered = self.session != 0;
@@ -502,15 +507,15 @@ impl<D: Disk + Clone> Datanode<D> {
         (chunk.unwrap_or_default(), stamp.unwrap_or_default())
     }
 
-    /// Takes the answer to `beat` and obeys its orders.
+    /// Handles the answer to `beat`, and carries out its orders.
     pub fn on_answer(&mut self, beat: &Heartbeat, answer: Result<HeartbeatAnswer>) {
         let Ok(answer) = answer else {
-            // The session that ordered the copies is gone.
+            // The session in which the namenode ordered the copies has ended.
             self.session = 0;
             self.copies.ordered.clear();
             return;
         };
-        // A directory was lost meanwhile, so the answer belongs to the run before.
+        // A directory was lost after the heartbeat, so the answer belongs to the previous incarnation.
         if beat.incarnation != self.incarnation && !self.config.faults.has(Fault::FormerRunBelieved) {
             return;
         }
@@ -528,19 +533,19 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Obeys an order of the namenode.
+    /// Carries out an order of the namenode.
     pub fn obey(&mut self, order: Order) {
         match order {
             Order::Delete { chunk, stamp } => self.delete(chunk, stamp),
             Order::Fence { chunk, stamp } => self.fence(chunk, stamp),
-            // The next round's fence reports a replica that can't be sealed.
+            // If the seal fails, the answer to the next round's fence reports the replica's state.
             Order::Seal { chunk, stamp, length } => drop(self.seal(chunk, stamp, length)),
             Order::Copy(source) => self.order_copy(source),
             Order::Verify { chunk, stamp } => self.scrub.first(chunk, stamp),
         }
     }
 
-    /// Drops the replica from the reports at once, even if the disk fails to remove it.
+    /// Deletes a replica. It is not reported any more, even if the disk fails to remove its files.
     fn delete(&mut self, chunk: ChunkId, stamp: Stamp) {
         self.drop_copies(|copy| copy.chunk == chunk && copy.stamp <= stamp);
         if self.replicas.get(&chunk).is_some_and(|kept| kept.stamp() <= stamp)
@@ -573,17 +578,20 @@ impl<D: Disk + Clone> Datanode<D> {
     }
 }
 
-/// Length from which freeing a file's bytes takes noticeable time.
+/// From this length on, it takes noticeable time to free a file's bytes.
 const LARGE_BYTES: u32 = 1 << 20;
-/// The data directory, unless it has failed.
+/// The data directory.
+///
+/// # Errors
+/// Disk: it has failed.
 fn disk_of<D>(directories: &[Option<Grouped<D>>], index: usize) -> Result<&Grouped<D>> {
     directories.get(index).and_then(Option::as_ref).ok_or(Error::Disk)
 }
 
-/// A replica that isn't sealed.
+/// The chunk's open or returned replica.
 ///
 /// # Errors
-/// NoReplica; NotOpen: it is sealed.
+/// NoReplica: there is no replica. NotOpen: the replica is sealed.
 fn live<D: Disk>(
     replicas: &mut BTreeMap<ChunkId, Kept<D>>,
     chunk: ChunkId,
@@ -596,13 +604,13 @@ fn number_of(directory: usize) -> Result<u16> {
     u16::try_from(directory).map_err(|_| Error::Disk)
 }
 
-/// Whether a file name is a replica's.
+/// Whether a file with this name belongs to a replica.
 pub fn is_replica(file: &str) -> bool {
     parse_name(file).is_some()
 }
 
-/// Whether the error concerns this file only. If descriptors or memory have run out, sound replicas
-/// would look lost.
+/// Whether the error concerns only the file that was to be opened. Other errors, such as a lack of
+/// descriptors or memory, must not make sound replicas look lost.
 fn is_of_one_file(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let of_one_file = [Errno::IO, Errno::ACCESS, Errno::PERM, Errno::NOENT, Errno::ISDIR, Errno::UCLEAN];

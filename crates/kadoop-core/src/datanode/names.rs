@@ -1,19 +1,19 @@
-//! Names of replicas' files: `ID_STAMP.kind`, or `ID_STAMP_LENGTH.data` for a sealed one.
+//! Names of replicas' files: `ID_STAMP_LENGTH.data` for a sealed replica, otherwise `ID_STAMP.kind`.
 
 use crate::{ChunkId, Stamp};
 
-/// A file's part in its replica. A start looks at the kinds in this order.
+/// The role of a file in its replica. A start handles a replica's files in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A copy of another datanode's replica, under way.
+    /// An incomplete copy of another datanode's replica.
     Copy,
-    /// A copy of an open replica's own bytes, under way.
+    /// An incomplete new file of an open replica, into which its bytes are copied after a failed sync.
     Anew,
     /// Bytes and table of a sealed replica of this length.
     Sealed(u32),
-    /// Bytes of a replica that was sealed by an earlier version.
+    /// Bytes of a replica that an earlier version sealed in two files.
     Split,
-    /// The table of a split replica.
+    /// The table of a replica that an earlier version sealed in two files.
     Table,
     /// Bytes of a replica that is being written.
     Open,
@@ -43,7 +43,7 @@ pub(super) fn name(chunk: ChunkId, stamp: Stamp, kind: Kind) -> String {
     }
 }
 
-/// The replica and kind of a file, if it is a replica's.
+/// The chunk, stamp and kind in a file's name. None if it isn't the name of a replica's file.
 pub(super) fn parse_name(name: &str) -> Option<(ChunkId, Stamp, Kind)> {
     let (numbers, suffix) = name.split_once('.')?;
     let mut numbers = numbers.split('_');

@@ -1,8 +1,8 @@
-//! Open files: few, however many replicas there are.
+//! Open files, whose number is bounded however many replicas there are.
 //!
 //! A sealed replica's bytes never change, so its file may be closed and opened again at any time. The
 //! files of a replica that is being written are synced before they are closed: the kernel reports a
-//! failed write-back only to files that were open at that time.
+//! failed write-back only to descriptors that were open at that time.
 
 use super::{Datanode, Kept, Opened, Replica, Sealed, disk_of, failure::disk, live};
 use crate::{
@@ -16,12 +16,12 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Most files that wait to be closed outside the lock.
+/// Most files that wait until the caller closes them without the lock.
 const MAX_DISCARDED: usize = 64;
-/// Most checksums of open sealed replicas in memory, of 4 bytes each: those of 256 chunks of 64 MiB.
+/// Most checksums of open sealed replicas in memory, with 4 bytes each: those of 256 chunks of 64 MiB.
 const MAX_SUMS: usize = 4 << 20;
-/// An open replica of so many units keeps records of its checksums. Those of a smaller one are in
-/// memory alone for up to a second, so most small files need no file for them.
+/// From this number of units on, an open replica has a file with records of its checksums. The records
+/// of a smaller one are only in memory for up to a second, so most small files never need such a file.
 const RECORDED_UNITS: u32 = 16;
 
 impl<D: Disk + Clone> Datanode<D> {
@@ -46,22 +46,22 @@ impl<D: Disk + Clone> Datanode<D> {
         Ok(())
     }
 
-    /// Writes the records of all open replicas' checksums to files, so that a killed process leaves
-    /// their bytes provable.
+    /// Writes the records of all open replicas' checksums to files, so that their bytes can be proven
+    /// even if the process is killed.
     pub(super) fn keep_records(&mut self) {
         for chunk in &self.open_for_writes {
             if let Some(Kept::Live(replica)) = self.replicas.get_mut(chunk)
                 && replica.is_open_for_writes()
                 && let Ok(directory) = disk_of(&self.directories, replica.directory.into())
             {
-                // The next flush fails as well.
+                // Ignore a failure: the next flush tries again, and reports it.
                 let _ = replica.keep_records(directory, &self.config);
             }
         }
     }
 
-    /// Makes room for the files of another replica that is written: if there are too many, it closes
-    /// those of the one that was written longest ago.
+    /// Makes room for the open files of another replica that is written: if too many replicas have open
+    /// files, closes those of the least recently written one.
     pub(super) fn close_one(&mut self) -> Result<()> {
         if self.open_for_writes.len() < self.config.open_replicas {
             return Ok(());
@@ -82,12 +82,12 @@ impl<D: Disk + Clone> Datanode<D> {
         let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Ok(()) };
         let index = replica.directory.into();
         let closed = replica.close(disk_of(&self.directories, index)?, &self.config);
-        // Its own writer learns of a failure. The files are closed in any case.
+        // Ignore a failure: it makes that replica a returned one, so its own writer learns of it.
         let _ = self.settle_sync(index, closed);
         Ok(())
     }
 
-    /// The file of a replica that isn't sealed, to read from.
+    /// The file of a replica that isn't sealed, for reading.
     pub(super) fn file(&self, replica: &Replica<Grouped<D>>) -> io::Result<D::File> {
         let directory = disk_of(&self.directories, replica.directory.into()).map_err(io::Error::other)?;
         replica.open(directory)
@@ -96,7 +96,7 @@ impl<D: Disk + Clone> Datanode<D> {
     /// A sealed replica's open file, with its table.
     ///
     /// # Errors
-    /// Corrupt: the file proves nothing of this replica. Disk.
+    /// Corrupt: the file has no valid table of this replica. Disk: the file can't be opened or read.
     pub(super) fn opened(&self, chunk: ChunkId, sealed: &Sealed) -> Result<Opened<D::File>> {
         let directory = disk_of(&self.directories, sealed.directory.into())?;
         let claim = self.claim(chunk, sealed.stamp);
@@ -106,7 +106,8 @@ impl<D: Disk + Clone> Datanode<D> {
         })
     }
 
-    /// Leaves the closing of a file to the caller of [`Datanode::discarded`].
+    /// Leaves it to the caller of [`Datanode::discarded`] to close a file. If too many files wait, closes
+    /// it here.
     pub(super) fn discard(&mut self, file: Option<D::File>) {
         if self.discarded.len() < MAX_DISCARDED {
             self.discarded.extend(file);
@@ -114,7 +115,7 @@ impl<D: Disk + Clone> Datanode<D> {
     }
 }
 
-/// Files of sealed replicas, with their tables: those that were read last.
+/// Open files of the most recently read sealed replicas, with their tables.
 #[derive(Debug)]
 pub(super) struct OpenFiles<F> {
     most: usize,
@@ -126,7 +127,7 @@ struct Opens<F> {
     files: BTreeMap<(ChunkId, Stamp), (Opened<F>, u64)>,
     /// Number of uses so far.
     uses: u64,
-    /// Checksums of all tables.
+    /// Number of checksums in all tables.
     sums: usize,
 }
 
@@ -135,7 +136,7 @@ impl<F: Clone> OpenFiles<F> {
         Self { most, kept: Mutex::new(Opens { files: BTreeMap::new(), uses: 0, sums: 0 }) }
     }
 
-    /// The replica's file, which `open` opens if it isn't here.
+    /// The replica's file. Calls `open` if it isn't open yet.
     ///
     /// # Errors
     /// Those of `open`.
@@ -156,17 +157,17 @@ impl<F: Clone> OpenFiles<F> {
         kept.sums += opened.sums.units.len();
         kept.files.insert(of, (opened.clone(), used));
         drop(kept);
-        // Without the lock: closing a deleted file may free its space, which takes time.
+        // Close these files without the lock: if one was deleted, that frees its space, which takes time.
         drop(gone);
         Ok(opened)
     }
 
-    /// Closes a replica's file, once all readers of this moment are done.
+    /// Removes and returns a replica's file. It is closed once the caller and all current readers drop it.
     pub fn close(&self, of: (ChunkId, Stamp)) -> Option<Opened<F>> {
         self.kept().remove(of)
     }
 
-    /// Closes all.
+    /// Removes all files.
     pub fn clear(&self) {
         let mut kept = self.kept();
         kept.files.clear();

@@ -1,9 +1,10 @@
-//! Writes whose bytes go to their place in the file outside the lock. Copying a MiB to the disk's
-//! memory takes as long as all other work on it, so several writes do that in parallel.
+//! Writes whose bytes are written to their place in the file without the datanode's lock. To copy a MiB
+//! to the kernel's memory takes as long as all other work for a write, so several writes copy in
+//! parallel.
 //!
-//! A place lies behind the replica's end, within the window of writes that may arrive out of order,
-//! and belongs to one write. So a concurrent seal, fence or deletion can't lose bytes that count.
-//! The place's bytes count only after [`Datanode::finish`] has checked everything again.
+//! A place is a range of the file. It lies after the replica's end, within the window of writes that can
+//! arrive out of order, and belongs to one write. So a concurrent seal, fence or deletion can't lose
+//! bytes that count. The bytes in a place count only after [`Datanode::finish`] has repeated the checks.
 
 use super::{Datanode, Sums, failure::disk, live};
 use crate::{
@@ -21,14 +22,14 @@ pub struct Place<F> {
     pub(super) unit: u32,
 }
 
-/// A place after its bytes were written, or the disk's refusal.
+/// The result of writing the bytes to a place.
 #[derive(Debug)]
 pub struct Placed {
     id: u64,
     outcome: Result<Grown>,
 }
 
-/// The growth of a replica, after its bytes are in the file.
+/// The checksums by which a replica grows, after the bytes are in its file.
 #[derive(Debug)]
 pub(super) struct Grown {
     pub end: u32,
@@ -50,11 +51,11 @@ impl<F: DiskFile> Place<F> {
 }
 
 impl<D: Disk + Clone> Datanode<D> {
-    /// Reserves a place for a write. Fill it by [`Place::put`] without the lock, and then call
-    /// [`Datanode::finish`]. None: use [`Datanode::write`].
+    /// Reserves a place for a write. Call [`Place::put`] without the lock, and then
+    /// [`Datanode::finish`]. If this returns None, use [`Datanode::write`] instead.
     ///
     /// # Errors
-    /// Those of a write.
+    /// As those of a write.
     pub fn place(&mut self, write: &Write) -> Result<Option<Place<D::File>>> {
         self.demand_member(&write.pipeline)?;
         self.demand_stamp(write.chunk, write.stamp)?;
@@ -71,8 +72,8 @@ impl<D: Disk + Clone> Datanode<D> {
         place
     }
 
-    /// Takes a write whose bytes are in their place. [`Datanode::settled`] names `caller`, now or
-    /// when the bytes before have arrived.
+    /// Handles a write whose bytes are in their place. [`Datanode::settled`] returns its result with the
+    /// number `caller`, at once or when the bytes before it have arrived.
     pub fn finish(&mut self, caller: u64, write: &Write, placed: Placed) {
         let mut applied = Vec::new();
         let result = self.try_finish(caller, write, placed, &mut applied);
@@ -88,7 +89,7 @@ impl<D: Disk + Clone> Datanode<D> {
     ) -> Result<()> {
         live(&mut self.replicas, write.chunk)?.leave(write.offset, placed.id)?;
         let grown = placed.outcome?;
-        // Check again: much may have happened since the reservation.
+        // Check again, since the lock was released after the reservation.
         if !self.config.faults.has(Fault::PlaceTrusted) {
             self.demand_member(&write.pipeline)?;
             self.demand_stamp(write.chunk, write.stamp)?;

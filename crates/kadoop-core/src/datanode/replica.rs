@@ -1,4 +1,4 @@
-//! A replica that isn't sealed: bytes that only grow in order, until they are.
+//! A replica that isn't sealed: until it is sealed, bytes are only added at its end, in order.
 
 mod sealing;
 mod syncing;
@@ -30,33 +30,33 @@ pub(super) struct Replica<D: Disk> {
     cluster: u64,
     pub chunk: ChunkId,
     pub stamp: Stamp,
-    /// It refuses lower stamps.
+    /// The replica refuses stamps below this one.
     pub fenced: Stamp,
     pub state: ReplicaState,
     pub directory: u16,
     pub published: u32,
     pub sums: Sums,
-    /// The current name of its data.
+    /// The current name of the file with its bytes.
     file: String,
-    /// It was sealed except for its final name. Its table is on disk, and must not change.
+    /// Whether it was sealed except for its final name. Then its table is on disk, and must not change.
     tabled: bool,
-    /// The seal whose syncs are under way.
+    /// Number of the seal whose syncs are under way.
     sealing: Option<u64>,
-    /// A sync of it has failed, in this run or perhaps before, so bytes that can be read needn't be
-    /// on disk.
+    /// Whether a sync of it has failed, in this run or perhaps in an earlier one. Then bytes that can be
+    /// read needn't be on disk.
     unsure: bool,
-    /// None unless it is being written. Even then they may be closed until its next write.
+    /// Open files. None unless it is being written, and even then sometimes between two writes.
     files: Option<Files<D::File>>,
-    /// Where the records of its checksums end; None: they are in memory alone. 0: all have to be
-    /// written again.
+    /// Offset at which the records of its checksums end in their file. None: the records are only in
+    /// memory. 0: all records have to be written again.
     records_end: Option<u64>,
-    /// When it was last written, as a number of writes to any replica.
+    /// Number of the datanode's latest write to it, by which the least recently written is found.
     pub written: u64,
     name_synced: bool,
     /// Writes that arrived out of order, by offset, with their callers.
     held: BTreeMap<u32, (u64, Held)>,
     held_bytes: usize,
-    /// Ranges behind the end that are being filled, by offset: the place's id, and the range's end.
+    /// Places that are being filled, by offset: the place's id, and the offset of its end.
     places: BTreeMap<u32, (u64, u32)>,
 }
 
@@ -64,11 +64,11 @@ pub(super) struct Replica<D: Disk> {
 #[derive(Clone)]
 struct Files<F> {
     data: F,
-    /// None while they are in memory alone.
+    /// The file of checksum records. None while the records are only in memory.
     records: Option<F>,
 }
 
-/// A replica on disk. Inner error: its files name this one instead.
+/// A replica on disk. The inner error is another replica, to which the files belong.
 pub(super) type Found<R> = io::Result<Result<R, Claim>>;
 
 impl<D: Disk> Replica<D> {
@@ -79,7 +79,7 @@ impl<D: Disk> Replica<D> {
         Ok(Self::of(directory, claim, ReplicaState::Open, Kind::Open, Sums::default(), Some(files)))
     }
 
-    /// An empty replica for a copy of a sealed one. After a crash, nothing of it is used.
+    /// An empty replica into which a sealed one is copied. A start after a crash removes it.
     pub fn create_copy(disk_: &D, directory: u16, claim: Claim) -> Result<Self> {
         let data = disk_.create(&name(claim.chunk, claim.stamp, Kind::Copy)).map_err(disk)?;
         let files = Files { data, records: None };
@@ -118,12 +118,12 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// Records the cluster of a replica that its datanode had before it joined.
+    /// Records the cluster, for a replica that was made before its datanode joined a cluster.
     pub fn join(&mut self, cluster: u64) {
         self.cluster = cluster;
     }
 
-    /// The replica's identity, under its own stamp or one that it gets.
+    /// The replica's identity with `stamp`, which may be its own stamp or its next one.
     fn claim(&self, stamp: Stamp) -> Claim {
         Claim { cluster: self.cluster, chunk: self.chunk, stamp }
     }
@@ -133,7 +133,8 @@ impl<D: Disk> Replica<D> {
         let data = disk_.open(&name(claim.chunk, claim.stamp, Kind::Open))?;
         match Self::tabled(disk_, directory, claim, &data, config) {
             Ok(tabled) => return Ok(Ok(tabled)),
-            // The table of a seal under another stamp, which wasn't renamed.
+            // The table is from a seal of this replica under another stamp, which a crash interrupted
+            // before the rename. It doesn't count.
             Err(Unproven::Another(named)) if named == (Claim { stamp: named.stamp, ..claim }) => {}
             Err(Unproven::Another(named)) => return Ok(Err(named)),
             Err(Unproven::Invalid) => {}
@@ -164,8 +165,11 @@ impl<D: Disk> Replica<D> {
         Ok(Ok(Self { unsure: true, records_end, ..replica }))
     }
 
-    /// A returned replica whose seal lacked only the final name. Invalid unless all bytes of its table
-    /// are there.
+    /// A returned replica whose seal lacked only the final name.
+    ///
+    /// # Errors
+    /// Invalid: there is no valid table, or the bytes don't match it. Another: the table belongs to
+    /// another replica.
     fn tabled(
         disk_: &D,
         directory: u16,
@@ -175,7 +179,7 @@ impl<D: Disk> Replica<D> {
     ) -> Result<Self, Unproven> {
         let sums = match read_table(disk_, claim, config) {
             Err(Unproven::Invalid) => table_behind(data, claim, config)?,
-            // An earlier version kept it in a file of its own.
+            // An earlier version wrote the table to a separate file.
             table => table?,
         };
         let replica = Self::of(directory, claim, ReplicaState::Returned, Kind::Open, sums, None);
@@ -185,8 +189,8 @@ impl<D: Disk> Replica<D> {
         Ok(Self { tabled: true, unsure: true, records_end: Some(0), ..replica })
     }
 
-    /// A replica that an earlier version sealed, and whose table is damaged. It doesn't count, but
-    /// is kept.
+    /// A replica that an earlier version sealed, and whose table is damaged. It stays on disk, but
+    /// doesn't count.
     pub fn damaged(directory: u16, claim: Claim) -> Self {
         Self::of(directory, claim, ReplicaState::Returned, Kind::Split, Sums::default(), None)
     }
@@ -197,12 +201,12 @@ impl<D: Disk> Replica<D> {
         Self::of(sealed.directory, claim, ReplicaState::Returned, kind, sums.clone(), None)
     }
 
-    /// Whether its files are open for writes.
+    /// Whether the replica's files are open for writes.
     pub fn is_open_for_writes(&self) -> bool {
         self.files.is_some()
     }
 
-    /// Whether it is being written, but its files are closed for now.
+    /// Whether the replica is being written, but its files are closed until the next write.
     pub fn is_closed(&self) -> bool {
         self.state == ReplicaState::Open && self.files.is_none() && self.sealing.is_none()
     }
@@ -212,7 +216,7 @@ impl<D: Disk> Replica<D> {
         ReplicaReport { chunk, stamp, length: self.sums.length, state }
     }
 
-    /// Opens the file of its bytes, or gives the one that is open.
+    /// The open file of the replica's bytes. Opens it if it isn't open.
     ///
     /// # Errors
     /// The disk's.
@@ -223,15 +227,16 @@ impl<D: Disk> Replica<D> {
         }
     }
 
-    /// The names of all files that it may have.
+    /// The names of all files that the replica may have.
     pub fn names(&self) -> Vec<String> {
         let kinds = [Kind::Open, Kind::Sums, Kind::Table, Kind::Split, Kind::Copy];
         let names = kinds.into_iter().map(|kind| name(self.chunk, self.stamp, kind));
         std::iter::once(self.file.clone()).chain(names.filter(|name| *name != self.file)).collect()
     }
 
-    /// Opens the written files again. The kernel reports a failed write-back to each opening of a
-    /// file once, and other syncs mustn't take that report from the replica's own opening.
+    /// Opens the written files again, for syncs outside of this replica. The kernel reports a failed
+    /// write-back once to each open descriptor, and these syncs must not use up the report to the
+    /// replica's own descriptor.
     pub fn open_again(&self, disk_: &D) -> io::Result<Vec<D::File>> {
         if self.state != ReplicaState::Open {
             return Ok(Vec::new());
@@ -241,8 +246,8 @@ impl<D: Disk> Replica<D> {
         std::iter::once(&self.file).chain(&records).map(|file| disk_.open(file)).collect()
     }
 
-    /// Checks that all bytes up to `length` are here, and records that they are acknowledged. From
-    /// now on, a killed process leaves them provable.
+    /// Checks that all bytes up to `length` are here, and records that they are acknowledged. From now
+    /// on, these bytes can be proven by their checksums even if the process is killed.
     pub fn publish(&mut self, disk_: &D, length: u32, config: &Config) -> Result<()> {
         if self.state != ReplicaState::Open {
             return Err(Error::NotOpen);
@@ -255,7 +260,7 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// The callers of held writes, which will never be applied.
+    /// Drops the held writes, and returns their callers.
     pub fn refuse_held(&mut self) -> Vec<u64> {
         self.held_bytes = 0;
         std::mem::take(&mut self.held).into_values().map(|(caller, _)| caller).collect()
@@ -286,7 +291,7 @@ impl<D: Disk> Replica<D> {
     }
 }
 
-/// The table that ends a file, if a seal has put one there.
+/// The table at the end of a file, if a seal has written one.
 fn table_behind<F: DiskFile>(data: &F, claim: Claim, config: &Config) -> Result<Sums, Unproven> {
     let size = data.length().map_err(|_| Unproven::Invalid)?;
     let length = length_before_table(size, config.unit_bytes).ok_or(Unproven::Invalid)?;

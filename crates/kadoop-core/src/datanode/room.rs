@@ -2,14 +2,15 @@
 
 use crate::error::{Error, Result};
 
-/// A directory with less than this fraction of the roomiest's room gets no new replica.
+/// A directory gets a new replica only if its free room is at least `1 / LEAST_PART` of the free room of
+/// the emptiest directory.
 const LEAST_PART: u64 = 4;
 
-/// Bytes that each directory may take: its disk's last known room, less the bytes written since. So
-/// a disk never fills so far that open replicas couldn't be sealed.
+/// The bytes that each directory can take: its disk's last known room, minus the bytes taken since. So
+/// a disk never gets so full that open replicas couldn't be sealed.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// None: not known.
+    /// The room of each directory. None if it isn't known.
     bytes: Vec<Option<u64>>,
     /// Bytes taken since the last update.
     taken: Vec<u64>,
@@ -21,17 +22,18 @@ impl Room {
         Self { bytes: vec![None; directories], taken: vec![0; directories], last: 0 }
     }
 
-    /// Sets the room that each disk had at the time of the previous call, or later.
+    /// Sets the room of each disk, as measured after the previous call. Subtracts the bytes taken since
+    /// that call, since the measurement may be older than they are.
     pub fn set(&mut self, bytes: &[u64]) {
         for ((room, taken), bytes) in self.bytes.iter_mut().zip(&mut self.taken).zip(bytes) {
             *room = Some(bytes.saturating_sub(std::mem::take(taken)));
         }
     }
 
-    /// Takes so many bytes of a directory's room.
+    /// Takes `bytes` of a directory's room.
     ///
     /// # Errors
-    /// NoSpace.
+    /// NoSpace: the directory has less room.
     pub fn take(&mut self, directory: usize, bytes: usize) -> Result<()> {
         if let Some(Some(room)) = self.bytes.get_mut(directory) {
             *room = room.checked_sub(bytes as u64).ok_or(Error::NoSpace)?;
@@ -48,7 +50,7 @@ impl Room {
         }
     }
 
-    /// The directory for the next replica. Those with room take turns, so that their disks work in
+    /// The directory for the next replica. Directories with room take turns, so that their disks work in
     /// parallel (HDFS: `RoundRobinVolumeChoosingPolicy`).
     ///
     /// # Errors
@@ -97,7 +99,7 @@ mod tests {
         assert_eq!(room.take(1, 60), Err(Error::NoSpace));
         assert_eq!(room.take(1, 40), Ok(()));
         assert_eq!(chosen(&mut room, &WORKING[..2]), [0, 0, 0, 0]);
-        // Measured before all of these writes.
+        // This room was measured before all of these writes.
         room.set(&[100, 150]);
         assert_eq!(room.take(1, 51), Err(Error::NoSpace));
         room.set(&[100, 150]);

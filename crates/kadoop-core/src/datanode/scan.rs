@@ -1,4 +1,5 @@
-//! The replicas in the data directories at a start: the sealed ones by their names alone.
+//! Finds the replicas in the data directories at a start. For a sealed replica, it usually reads only the
+//! file's name.
 
 use super::{
     Kept, Replica, Stranger, is_of_one_file,
@@ -19,13 +20,13 @@ pub(super) struct Scan<'a, D: Disk> {
     config: &'a Config,
     pub replicas: BTreeMap<ChunkId, Kept<D>>,
     pub strangers: Vec<Stranger>,
-    /// Files that can't be opened.
+    /// Files that can't be opened, with the errors.
     pub unopened: Vec<(String, io::Error)>,
 }
 
 impl<'a, D: Disk> Scan<'a, D> {
-    /// Lists all directories. Of two replicas of one chunk it keeps the one with the higher stamp. It
-    /// removes leftovers of an interrupted seal or copy.
+    /// Lists all directories. Of two replicas of one chunk, the better one counts, first by its stamp.
+    /// Removes leftovers of interrupted seals and copies.
     ///
     /// # Errors
     /// The disks'.
@@ -34,7 +35,7 @@ impl<'a, D: Disk> Scan<'a, D> {
         let mut scan = Self { directories, cluster, config, replicas, strangers, unopened };
         for (index, directory) in directories.iter().enumerate() {
             let index = u16::try_from(index).map_err(|_| io::Error::other("too many data directories"))?;
-            // The run before may have been killed between a rename and its sync.
+            // The previous run may have been killed between a rename and its sync.
             directory.sync_names()?;
             scan.list(directory, index)?;
         }
@@ -75,7 +76,7 @@ impl<'a, D: Disk> Scan<'a, D> {
                 Ok(Ok(kept)) => self.put(chunk, kept)?,
                 Ok(Err(belongs)) => {
                     let kinds: &[Kind] = match kind {
-                        // A table beside sealed bytes is theirs.
+                        // A table beside sealed bytes belongs to them.
                         Kind::Open if beside(Kind::Split) => &[Kind::Open, Kind::Sums],
                         Kind::Open => &[Kind::Open, Kind::Sums, Kind::Table],
                         _ => &[Kind::Split, Kind::Table],
@@ -92,8 +93,9 @@ impl<'a, D: Disk> Scan<'a, D> {
         Ok(())
     }
 
-    /// Counts a replica. If there is another one of the chunk, it compares their content: the leftover
-    /// of a failed seal in one directory mustn't hide the result of the next in another.
+    /// Adds a replica. If the chunk already has one, keeps the better one, for which it examines their
+    /// files: the leftover of a failed seal in one directory must not hide the result of the next seal in
+    /// another.
     fn put(&mut self, chunk: ChunkId, kept: Kept<D>) -> io::Result<()> {
         let Some(other) = self.replicas.remove(&chunk) else {
             self.replicas.insert(chunk, kept);
@@ -105,14 +107,15 @@ impl<'a, D: Disk> Scan<'a, D> {
             Kept::Sealed(sealed) => (sealed.stamp, true, sealed.length),
             Kept::Live(replica) => (replica.stamp, false, replica.sums.length),
         };
-        // The first one is kept if they are alike.
+        // If they are equal, keep the first one.
         if let Some(best) = kept.into_iter().chain(other).max_by_key(worth) {
             self.replicas.insert(chunk, best);
         }
         Ok(())
     }
 
-    /// Looks at a sealed replica's table. None: the file isn't this replica's, or can't be opened.
+    /// Checks a sealed replica's table. Returns None if the file belongs to another replica, or can't be
+    /// opened.
     fn prove(&mut self, chunk: ChunkId, kept: Kept<D>) -> io::Result<Option<Kept<D>>> {
         let Kept::Sealed(sealed) = kept else { return Ok(Some(kept)) };
         let claim = Claim { cluster: self.cluster, chunk, stamp: sealed.stamp };
@@ -133,7 +136,7 @@ impl<'a, D: Disk> Scan<'a, D> {
     }
 }
 
-/// A replica on disk, or the one that its files name instead.
+/// A replica on disk. The inner error is another replica, to which the files belong.
 type Found<D> = io::Result<Result<Kept<D>, Claim>>;
 
 fn split<D: Disk>(directory: &Grouped<D>, index: u16, claim: Claim, config: &Config) -> Found<D> {
@@ -144,7 +147,7 @@ fn split<D: Disk>(directory: &Grouped<D>, index: u16, claim: Claim, config: &Con
     })
 }
 
-/// A replica that was open becomes sealed if its seal lacked only the final name.
+/// A replica that was open. If its seal lacked only the final name, completes the seal.
 fn returned<D: Disk>(directory: &Grouped<D>, index: u16, claim: Claim, config: &Config) -> Found<D> {
     Ok(Replica::returned(directory, index, claim, config)?.map(|mut replica| {
         let sealed = replica.is_tabled().then(|| replica.finish_tabled(directory, config));
@@ -152,7 +155,7 @@ fn returned<D: Disk>(directory: &Grouped<D>, index: u16, claim: Claim, config: &
             Some(Ok(sealed)) => Kept::Sealed(sealed),
             failed => {
                 if failed.is_some() {
-                    // No other replica's name relies on that sync.
+                    // Allow further syncs after a failed one: no other replica relies on it yet.
                     directory.settle();
                 }
                 Kept::Live(Box::new(replica))

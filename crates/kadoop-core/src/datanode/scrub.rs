@@ -1,5 +1,5 @@
-//! Compares sealed replicas with their checksums: slowly all of them in turn, and first those with
-//! complaints.
+//! Compares sealed replicas with their checksums: slowly, one after another. Replicas about which readers
+//! complained come first.
 
 use super::{Datanode, Kept, Sealed, disk_of, is_of_one_file};
 use crate::{
@@ -10,28 +10,29 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Most replicas that wait for a comparison out of turn. Further complaints are dropped, and the
-/// regular turn covers them.
+/// Most replicas that wait for a comparison before their turn. Further complaints are dropped: these
+/// replicas are compared when it is their turn.
 const MAX_FIRST: usize = 1_000;
-/// Replicas that a tick looks at, on average, to sum up their bytes.
+/// Average number of replicas whose lengths a tick adds up. All are added up at once, every few ticks.
 const SUMMED_PER_TICK: usize = 10_000;
-/// Most time that a pause of the ticks saves up, in milliseconds.
+/// If ticks come late, the scrub catches up on at most this time, in milliseconds.
 const MOST_SAVED_MS: Millis = 1_000;
 
 /// Position of the scrub.
 #[derive(Debug, Default)]
 pub(super) struct Scrub {
-    /// The replica being compared, in the order of chunks, and the offset in it.
+    /// The chunk whose replica is being compared. They are compared in the order of chunks.
     chunk: ChunkId,
+    /// Offset in that replica.
     offset: u32,
     first: VecDeque<(ChunkId, Stamp)>,
     first_offset: u32,
     ticked: Option<Millis>,
-    /// Bytes that it may read now, times 1,000.
+    /// Number of bytes that the scrub may read now, times 1,000.
     saved: u64,
-    /// Bytes of all sealed replicas, when they were last summed up.
+    /// Number of bytes of all sealed replicas, when they were last added up.
     bytes: u64,
-    /// Ticks since then.
+    /// Number of ticks since then.
     ticks: usize,
 }
 
@@ -65,7 +66,7 @@ impl<D: Disk + Clone> Datanode<D> {
         while self.scrub.saved / 1_000 >= u64::from(self.config.unit_bytes) && rounds > 0 {
             let next = self.replicas.range(self.scrub.chunk..).next();
             let Some((chunk, Kept::Sealed(sealed))) = next else {
-                // Go to the next chunk, or to the first again.
+                // Skip a replica that isn't sealed. After the last one, begin again with the first.
                 let after = next.map(|(chunk, _)| ChunkId(chunk.0 + 1));
                 (self.scrub.chunk, self.scrub.offset) = (after.unwrap_or_default(), 0);
                 rounds -= 1;
@@ -95,7 +96,7 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Compares the queued replicas, at the highest permitted rate.
+    /// Compares the queued replicas, at up to `scrub_bytes` a second.
     fn scrub_first(&mut self, passed: Millis) {
         let mut bytes = u64::from(self.config.scrub_bytes) * passed / 1_000;
         while let Some((chunk, stamp)) = self.scrub.first.front().copied()
@@ -125,8 +126,8 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// As [`super::content::Content::verify`]. A file that can't be opened is damaged, unless others
-    /// can't be opened either.
+    /// As [`super::content::Content::verify`]. A file that can't be opened counts as damaged. If the error
+    /// isn't this file's alone, the replica is skipped.
     fn compare(&self, chunk: ChunkId, sealed: &Sealed, from: u32, bytes: u32) -> Result<u32> {
         let directory = disk_of(&self.directories, sealed.directory.into())?;
         match sealed.open(directory, self.claim(chunk, sealed.stamp), &self.config) {
@@ -145,7 +146,7 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Reports damaged replicas along with a full report, which doesn't mark them.
+    /// Adds changes that report all damaged replicas, since a full report doesn't mark damage.
     pub(super) fn tell_damaged(&mut self) {
         for (chunk, kept) in &self.replicas {
             let Kept::Sealed(Sealed { stamp, damaged: true, .. }) = kept else { continue };

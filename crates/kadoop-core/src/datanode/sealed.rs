@@ -1,9 +1,9 @@
-//! A sealed replica: bytes that never change again, and behind them the table of their checksums.
+//! A sealed replica: a file with bytes that never change, followed by the table of their checksums.
 //!
-//! A new stamp appends another table, and then renames the file. So the table that counts is the one
-//! that names the stamp in the file's name. Nothing of a sealed replica is in memory but the numbers
-//! of its name. Earlier versions kept the table in a file of its own; the scrub, or a new stamp, joins
-//! the two.
+//! To change the stamp, the datanode appends another table, and then renames the file. So the table that
+//! counts is the one with the stamp that is in the file's name. In memory, a sealed replica takes only
+//! the numbers of its name. Earlier versions wrote the table to a separate file. The scrub, or a change
+//! of the stamp, joins these two files.
 
 use super::{
     content::Content,
@@ -21,7 +21,7 @@ use crate::{
 };
 use std::{io, sync::Arc};
 
-/// A sealed replica, as its file's name tells. A datanode may have millions.
+/// A sealed replica, as described by its file's name. A datanode may have millions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sealed {
     pub stamp: Stamp,
@@ -30,7 +30,7 @@ pub(super) struct Sealed {
     pub directory: u16,
     /// Whether damage was found since its datanode started.
     pub damaged: bool,
-    /// Whether its table is in a file of its own.
+    /// Whether its table is in a separate file.
     pub split: bool,
 }
 
@@ -57,7 +57,7 @@ impl Sealed {
         if self.split { Kind::Split } else { Kind::Sealed(self.length) }
     }
 
-    /// The name of its bytes.
+    /// The name of the file with its bytes.
     pub fn file(&self, chunk: ChunkId) -> String {
         name(chunk, self.stamp, self.kind())
     }
@@ -68,10 +68,10 @@ impl Sealed {
         std::iter::once(self.file(chunk)).chain(table).collect()
     }
 
-    /// A replica that an earlier version sealed.
+    /// A replica that an earlier version sealed in two files.
     ///
     /// # Errors
-    /// The disk's. Inner: the table is damaged, or another replica's.
+    /// The disk's. Inner: the table is damaged, or belongs to another replica.
     pub fn split<D: Disk>(
         disk: &D,
         directory: u16,
@@ -90,7 +90,7 @@ impl Sealed {
     /// Opens the file, and finds the table that names this replica.
     ///
     /// # Errors
-    /// The disk's. Inner: no table proves the replica, or it proves another one.
+    /// The disk's. Inner: there is no valid table, or only tables of another replica.
     pub fn open<D: Disk>(
         &self,
         disk: &D,
@@ -109,7 +109,7 @@ impl Sealed {
         Ok(sums.map(|sums| Opened { data, sums }))
     }
 
-    /// The last table behind the bytes that names the replica.
+    /// The last table after the bytes that names this replica.
     fn find_table<F: DiskFile>(
         &self,
         data: &F,
@@ -135,15 +135,15 @@ impl Sealed {
         Ok(Err(other))
     }
 
-    /// Number of tables behind the bytes; the last one may be torn.
+    /// Number of tables after the bytes. The last one may be torn.
     fn tables<F: DiskFile>(&self, data: &F, config: &Config) -> io::Result<u64> {
         let behind = data.length()?.saturating_sub(self.length.into());
         Ok(behind.div_ceil(table_bytes(self.length, config.unit_bytes)))
     }
 
-    /// Gives the replica a stamp, which may be its own, and joins the files of a split one. A crash
-    /// leaves it under the old name or the new one. Returns it as it is named now: after a failure that
-    /// is the new name if the disk refused to rename it back.
+    /// Gives the replica a stamp, which may be its current one, and joins the two files of a split one.
+    /// After a crash, it has the old name or the new one. Returns the replica as it is named now: after
+    /// a failure, that is the new name if the file couldn't be renamed back.
     pub fn restamp<D: Disk>(
         &self,
         disk: &D,
@@ -163,13 +163,13 @@ impl Sealed {
             return (if undone { *self } else { after }, synced);
         }
         if self.split {
-            // The next start removes the leftover if this fails.
+            // If this fails, the next start removes the leftover file.
             let _ = disk.remove(&name(of.chunk, self.stamp, Kind::Table));
         }
         (after, Ok(()))
     }
 
-    /// Puts a table for a stamp behind the others, on disk.
+    /// Appends a table with the stamp `to` after the other tables, on disk.
     fn put_table<D: Disk>(
         &self,
         disk: &D,
@@ -178,7 +178,8 @@ impl Sealed {
         config: &Config,
     ) -> Result<(), Failure> {
         let data = &opened.data;
-        // The name may be in memory alone. Under an open replica's name, two tables prove nothing.
+        // The file's sealed name may be only in memory, so sync it first. If a crash brought back the open
+        // replica's name, the file with two tables would prove nothing.
         sync_names(disk)?;
         let behind = self.tables(data, config)? * table_bytes(self.length, config.unit_bytes);
         let table = opened.sums.table(config.unit_bytes, Claim { stamp: to, ..of });
@@ -187,14 +188,15 @@ impl Sealed {
     }
 }
 
-/// The table of a split replica, or of one whose seal by an earlier version lacked only its name.
+/// The table in a separate file: of a split replica, or of one whose seal by an earlier version lacked
+/// only the final name.
 pub(super) fn read_table<D: Disk>(disk: &D, claim: Claim, config: &Config) -> Result<Sums, Unproven> {
     let table = disk.open(&name(claim.chunk, claim.stamp, Kind::Table));
     let table = table.and_then(|table| read_whole(&table)).map_err(|_| Unproven::Invalid)?;
     from_table(&table, claim, config)
 }
 
-/// As [`Sums::from_table`].
+/// As [`Sums::from_table`], except for a planted fault.
 pub(super) fn from_table(table: &[u8], claim: Claim, config: &Config) -> Result<Sums, Unproven> {
     match Sums::from_table(table, config.unit_bytes, claim) {
         Err(Unproven::Another(named)) if config.faults.has(Fault::ReplicaUnproven) => {

@@ -1,4 +1,4 @@
-//! Seals of replicas, and new stamps of sealed ones.
+//! Seals replicas, and changes the stamps of sealed ones.
 
 use super::{
     Datanode, Failure, Kept, Replica, Sealed, disk_of,
@@ -19,8 +19,9 @@ impl<D: Disk + Clone> Datanode<D> {
     /// replica's bytes.
     ///
     /// # Errors
-    /// StaleStamp, NoReplica, NotOpen (sealed at another length), BeyondEnd, Busy (another seal of it
-    /// is under way), Disk.
+    /// StaleStamp: the chunk has a higher stamp here. NoReplica: there is no replica. NotOpen: it is
+    /// sealed at another length. BeyondEnd: it is shorter, or more of it is acknowledged. Busy: another
+    /// seal of it is under way. Corrupt: it has lost bytes. Disk, NoSpace: the disk failed or is full.
     pub fn seal(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         match self.begin_seal(chunk, stamp, length)? {
             Some(sealing) => self.finish_seal(sealing.sync()),
@@ -28,8 +29,8 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// As [`Datanode::seal`], but the most usual kind of a seal needs syncs after it, without the
-    /// datanode's lock. None: it is done.
+    /// As [`Datanode::seal`], but leaves the syncs of the most usual kind of seal to the caller, which
+    /// makes them without the datanode's lock. Returns None if the seal is already complete.
     ///
     /// # Errors
     /// As [`Datanode::seal`].
@@ -70,7 +71,7 @@ impl<D: Disk + Clone> Datanode<D> {
         let directory = disk_of(&self.directories, index)?;
         let begun = replica.begin_seal(directory, (self.seals, stamp, length), &self.config);
         let disk = directory.clone();
-        // The seal may have replaced the file.
+        // The seal may have replaced the replica's file.
         let old = self.open.close((chunk, own));
         self.discard(old.map(|old| old.data));
         match begun {
@@ -80,7 +81,7 @@ impl<D: Disk + Clone> Datanode<D> {
             }
             Ok(Begun::Sealed(sealed)) => {
                 self.settle_seal(chunk, Ok(sealed), index)?;
-                // A replica that was sealed before a crash keeps its stamp at first.
+                // A replica whose seal a crash interrupted first gets its final name under its old stamp.
                 if sealed.stamp != stamp {
                     self.restamp(chunk, sealed, stamp, length)?
                 }
@@ -90,7 +91,7 @@ impl<D: Disk + Clone> Datanode<D> {
         }
     }
 
-    /// Ends a seal after its syncs.
+    /// Completes a seal after the caller has made its syncs.
     ///
     /// # Errors
     /// As [`Datanode::seal`].
@@ -99,9 +100,10 @@ impl<D: Disk + Clone> Datanode<D> {
         let replica = match self.replicas.get_mut(&chunk) {
             Some(Kept::Live(replica)) if replica.is_sealing(synced.id) => replica,
             other => {
-                // A failed sync meanwhile has ended it, or the replica is gone, or another one by now.
+                // The seal has already ended because another sync failed, or the replica was removed or
+                // replaced.
                 let gone = if let Some(Kept::Live(_)) = other { Error::NotOpen } else { Error::NoReplica };
-                // Its own sync concerns the directory's other replicas all the same.
+                // A failure of this seal's sync still concerns the directory's other replicas.
                 let _ = self.settle_sync(index, synced.outcome);
                 return Err(gone);
             }
@@ -119,7 +121,7 @@ impl<D: Disk + Clone> Datanode<D> {
         if let Ok(sealed) = &sealed {
             self.put_sealed(chunk, *sealed);
         } else if let Err(Failure::Refused(Error::Corrupt)) = &sealed {
-            // Report that it has lost bytes, and can't be sealed at that length any more.
+            // Report that the replica has lost bytes, and can't be sealed at that length any more.
             self.changes.extend(self.replica(chunk).map(Change::Has));
         }
         self.settle_sync(directory, sealed).map(drop)
@@ -136,7 +138,7 @@ impl<D: Disk + Clone> Datanode<D> {
         self.changes.push(Change::Has(sealed.report(chunk)));
     }
 
-    /// Gives a sealed replica a stamp.
+    /// Gives a sealed replica the stamp `stamp`.
     fn restamp(&mut self, chunk: ChunkId, sealed: Sealed, stamp: Stamp, length: u32) -> Result<()> {
         let directory = usize::from(sealed.directory);
         if stamp == sealed.stamp && length == sealed.length {
@@ -156,7 +158,8 @@ impl<D: Disk + Clone> Datanode<D> {
         self.settle_seal(chunk, after, directory)
     }
 
-    /// Takes the outcome of a new stamp. If it failed and couldn't be undone, remembers the file's name.
+    /// Returns the outcome of a change of the stamp. If the change failed and couldn't be undone, remembers
+    /// the file's name.
     fn note_name(
         &mut self,
         chunk: ChunkId,
@@ -169,7 +172,7 @@ impl<D: Disk + Clone> Datanode<D> {
         done.map(|()| named)
     }
 
-    /// Gives a replica's file its name again, if an earlier failure couldn't be undone.
+    /// Renames a replica's file back to its name, if that failed after an earlier change of the stamp.
     fn take_name_back(&mut self, chunk: ChunkId, sealed: &Sealed) -> Result<()> {
         if let Some(named) = self.misnamed.get(&chunk) {
             let directory = disk_of(&self.directories, sealed.directory.into())?;
@@ -179,7 +182,7 @@ impl<D: Disk + Clone> Datanode<D> {
         Ok(())
     }
 
-    /// Cuts a sealed replica, as only a planted fault does.
+    /// Cuts a sealed replica. Only a planted fault does that.
     fn cut_sealed(&mut self, chunk: ChunkId, sealed: Sealed, stamp: Stamp, length: u32) -> Result<()> {
         let sums = self.opened(chunk, &sealed)?.sums;
         let replica = Replica::unsealed(self.claim(chunk, sealed.stamp), &sealed, &sums);
@@ -187,7 +190,7 @@ impl<D: Disk + Clone> Datanode<D> {
         self.begin_live(chunk, stamp, length).map(drop)
     }
 
-    /// Joins the files of a replica that an earlier version sealed.
+    /// Joins the bytes and the table of a replica that an earlier version sealed in two files.
     pub(super) fn join_files(&mut self, chunk: ChunkId) {
         let Some(Kept::Sealed(sealed)) = self.replicas.get(&chunk) else { return };
         let sealed = *sealed;
@@ -200,7 +203,7 @@ impl<D: Disk + Clone> Datanode<D> {
         let claim = self.claim(chunk, sealed.stamp);
         let named = sealed.restamp(disk, &opened, (claim, sealed.stamp), &self.config);
         let joined = self.note_name(chunk, sealed, named);
-        // A failure leaves it as it was.
+        // After a failure, the replica keeps its two files.
         if let Ok(joined) = self.settle_sync(directory, joined) {
             self.replicas.insert(chunk, Kept::Sealed(joined));
         }

@@ -1,7 +1,8 @@
-//! Files that belong to another replica than their names tell: renamed, swapped, or restored in a
-//! wrong place.
+//! Strangers: files that belong to another replica than their names say. An operator may have renamed or
+//! swapped them, or restored them in a wrong place.
 //!
-//! They give no bytes. Only an operator may remove them, since nobody else may have these bytes.
+//! The datanode reads no bytes from them. It never removes them, since they may be the only copy of
+//! these bytes. Only an operator should.
 
 use super::{Claim, Datanode, disk_of, sealed::Sealed, sums::Unproven};
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A file, and the replica to which it belongs.
+/// A file under a wrong name, and the replica to which it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stranger {
     /// Name of the file with the bytes.
@@ -18,9 +19,9 @@ pub struct Stranger {
     /// The replica that its checksums name.
     pub belongs: Claim,
     directory: usize,
-    /// The chunk of its name.
+    /// The chunk in its name.
     chunk: ChunkId,
-    /// All names that it may have, with `file`.
+    /// The names of all files that may belong to it, including `file`.
     files: Vec<String>,
 }
 
@@ -31,14 +32,14 @@ impl Stranger {
 }
 
 impl<D: Disk + Clone> Datanode<D> {
-    /// Files that were found under another replica's name, by the start or when that replica was to
-    /// be deleted. They stay as they are until that replica needs the name.
+    /// Files that were found under another replica's name, at the start or when that replica was to be
+    /// deleted. They keep this name until the other replica needs it.
     pub fn strangers(&self) -> &[Stranger] {
         &self.strangers
     }
 
-    /// The files of a sealed replica that is to be deleted; none if they are another's, so that they
-    /// aren't removed. A `proven` one needs no look.
+    /// The files of a sealed replica that is to be deleted. Returns none if they belong to another
+    /// replica, so that they aren't removed. Skips that check if `proven` says that they don't.
     pub(super) fn unless_a_strangers(
         &mut self,
         chunk: ChunkId,
@@ -57,7 +58,7 @@ impl<D: Disk + Clone> Datanode<D> {
         files
     }
 
-    /// Renames other replicas' files that have names of this chunk, before its own files take these.
+    /// Renames strangers that have names of this chunk, before the chunk's own files get these names.
     pub(super) fn make_way(&mut self, chunk: ChunkId) -> Result<()> {
         while let Some(at) = self.strangers.iter().position(|stranger| stranger.chunk == chunk) {
             if let Ok(disk) = disk_of(&self.directories, self.strangers[at].directory) {
@@ -73,7 +74,7 @@ fn set_aside<D: Disk>(disk: &D, stranger: &Stranger) -> std::io::Result<()> {
     let there = disk.list()?;
     let has = |file: &String| there.contains(file);
     for file in stranger.files.iter().filter(|file| has(file)) {
-        // An earlier one may still be there.
+        // An earlier stranger may still have the first such name.
         let aside = (1..).map(|number: u64| format!("{file}.strange-{number}")).find(|aside| !has(aside));
         disk.rename(file, &aside.unwrap_or_default())?;
     }

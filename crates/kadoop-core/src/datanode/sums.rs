@@ -1,5 +1,5 @@
-//! A replica's checksums on disk: appended records while it is open, one plain table
-//! once it is sealed. Both name the replica that they belong to.
+//! A replica's checksums on disk: appended records while the replica is open, one plain table once it
+//! is sealed. Both name the replica to which they belong.
 
 use crate::{
     ChunkId, Stamp,
@@ -9,26 +9,26 @@ use crate::{
 };
 use std::{collections::BTreeMap, io};
 
-/// A record: the end of the bytes under the checksum, and the checksum; 4 bytes each.
+/// A record: the offset at which the bytes under the checksum end, and the checksum; 4 bytes each.
 const RECORD_BYTES: usize = 8;
-/// More than any end of bytes, so that no record begins with it.
+/// Greater than any such offset, so no record begins with it.
 const RECORDS_MAGIC: u32 = u32::from_le_bytes(*b"KREC") | 1 << 31;
-/// Version 1 had no head.
+/// Version of the records with a head. Version 1 had no head.
 const RECORDS_VERSION: u32 = 2;
-/// Magic, version, claim, unit, CRC: as long as five records, so no record lies in two sectors of a
-/// disk.
+/// Size of the head: magic, version, claim, unit, CRC. It is as long as five records, so no record lies
+/// in two sectors of a disk.
 pub(super) const RECORDS_HEAD_BYTES: usize = 40;
 const TABLE_MAGIC: u32 = u32::from_le_bytes(*b"KSUM");
 const TABLE_VERSION: u32 = 2;
-/// Has the same words, but no claim.
+/// Version of tables with the same words, but without a claim.
 const UNCLAIMED_TABLE_VERSION: u32 = 1;
-/// Magic, version, unit, length, claim.
+/// Size of a table's header: magic, version, unit, length, claim.
 const TABLE_HEADER_BYTES: usize = 16 + CLAIM_BYTES;
-/// Cluster, chunk, stamp.
+/// Size of a claim: cluster, chunk, stamp.
 const CLAIM_BYTES: usize = 24;
 const CRC_BYTES: usize = 4;
 
-/// The replica that files belong to, by their names or by their content.
+/// The replica to which files belong, according to their names or to their content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// The cluster's random number.
@@ -42,9 +42,9 @@ pub struct Claim {
 /// The reason why a file proves nothing about a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unproven {
-    /// It is torn or damaged, or of an unknown version.
+    /// The file is torn or damaged, or of an unknown version.
     Invalid,
-    /// It is sound, but belongs to this replica.
+    /// The file is sound, but belongs to this other replica.
     Another(Claim),
 }
 
@@ -58,7 +58,7 @@ impl Claim {
         bytes
     }
 
-    /// Takes a claim off the front.
+    /// Splits the claim at the beginning of `from` from the rest.
     fn split(from: &[u8]) -> Option<(Self, &[u8])> {
         let (cluster, rest) = from.split_first_chunk::<8>()?;
         let (chunk, rest) = rest.split_first_chunk::<8>()?;
@@ -67,8 +67,10 @@ impl Claim {
         Some((Self { cluster, chunk: ChunkId(chunk), stamp: Stamp(stamp) }, rest))
     }
 
+    /// Checks that a file whose content names `found` belongs to this replica.
+    ///
     /// # Errors
-    /// Another, if a file with that content isn't this replica's.
+    /// Another: it belongs to another replica.
     fn demand(self, found: Self) -> Result<(), Unproven> {
         if found == self { Ok(()) } else { Err(Unproven::Another(found)) }
     }
@@ -83,12 +85,12 @@ impl Claim {
         head
     }
 
-    /// The records behind the head, if the head is this replica's.
+    /// The records after the head, if the head names this replica.
     fn records(self, file: &[u8], unit: u32) -> Result<&[u8], Unproven> {
         let first = file.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
         if first != RECORDS_MAGIC {
-            // The first record of version 1 is of the first unit. Anything else is a head that isn't on
-            // disk. Then no record was synced, either.
+            // Version 1 begins with a record of the first unit. Other bytes are a head that isn't
+            // completely on disk. Then no record was synced, either.
             return if (1..=unit).contains(&first) { Ok(file) } else { Err(Unproven::Invalid) };
         }
         let (head, records) = file.split_at_checked(RECORDS_HEAD_BYTES).ok_or(Unproven::Invalid)?;
@@ -112,13 +114,13 @@ fn put_crc(to: &mut Vec<u8>) {
     put_words(to, &[crc]);
 }
 
-/// The bytes before a checksum that is right.
+/// The bytes before the checksum at the end, if they match it.
 fn split_crc(from: &[u8]) -> Option<&[u8]> {
     let (body, crc) = from.split_last_chunk::<4>()?;
     (crc32c(body) == u32::from_le_bytes(*crc)).then_some(body)
 }
 
-/// Takes words off the front.
+/// Splits the first `N` words from the rest.
 fn split_words<const N: usize>(from: &[u8]) -> Option<([u32; N], &[u8])> {
     let (bytes, rest) = from.split_at_checked(4 * N)?;
     let mut words = [0; N];
@@ -141,11 +143,12 @@ impl Sums {
         table
     }
 
-    /// The table's content, if it is valid and this replica's. Version 1 names no replica, and counts
-    /// for the one of its file's name.
+    /// The checksums in the table, if it is valid and belongs to this replica. A table of version 1 names
+    /// no replica, so it counts for the replica in its file's name.
     ///
     /// # Errors
-    /// Invalid; Another.
+    /// Invalid: the table is torn, damaged or of an unknown version. Another: it belongs to another
+    /// replica.
     pub fn from_table(table: &[u8], unit: u32, claim: Claim) -> Result<Self, Unproven> {
         let (sums, found) = Self::parse(table, unit).ok_or(Unproven::Invalid)?;
         found.map_or(Ok(()), |found| claim.demand(found))?;
@@ -171,7 +174,7 @@ pub(super) fn table_bytes(length: u32, unit: u32) -> u64 {
     (TABLE_HEADER_BYTES + CRC_BYTES) as u64 + u64::from(length.div_ceil(unit)) * 4
 }
 
-/// The length of a replica whose bytes and one table fill a file of this size.
+/// The length of a replica whose bytes and one table together have this size.
 pub(super) fn length_before_table(size: u64, unit: u32) -> Option<u32> {
     let rest = size.checked_sub((TABLE_HEADER_BYTES + CRC_BYTES) as u64)?;
     let units = rest.div_ceil(u64::from(unit) + 4);
@@ -179,11 +182,11 @@ pub(super) fn length_before_table(size: u64, unit: u32) -> Option<u32> {
     (u64::from(length) + table_bytes(length, unit) == size).then_some(length)
 }
 
-/// The longest prefix of `data` that the appended records prove, in any state after a crash. Inner
-/// error: the records are another replica's.
+/// The longest prefix of `data` that the appended records prove, in any state after a crash. The inner
+/// error is the other replica to which the records belong.
 ///
 /// # Errors
-/// The disk's. Unreadable bytes may have been synced, so a read error doesn't shorten the prefix.
+/// The disk's. A read error doesn't shorten the prefix, since the unreadable bytes may have been synced.
 pub fn provable<F: DiskFile>(
     data: &F,
     records: &F,
@@ -251,7 +254,7 @@ mod tests {
         body
     }
 
-    /// As version 1 wrote it.
+    /// A table as version 1 wrote it.
     fn unclaimed_table() -> Vec<u8> {
         let mut table = b"KSUM".to_vec();
         table.extend(words(&[1, UNIT, 33]));
@@ -259,7 +262,7 @@ mod tests {
         with_crc(table)
     }
 
-    /// As version 1 wrote them.
+    /// Records as version 1 wrote them.
     fn unclaimed_records() -> Vec<u8> {
         Sums::default().extend(BYTES, UNIT)
     }
@@ -313,7 +316,7 @@ mod tests {
             for at in 0..table.len() {
                 let mut damaged = table.clone();
                 damaged[at] ^= 0x10;
-                // As if its checksum were right.
+                // A shorter table with a matching checksum.
                 let cut = with_crc(table[..at].to_vec());
                 for bad in [&damaged[..], &table[..at], &cut] {
                     let proven = Sums::from_table(bad, UNIT, OWN);
@@ -344,7 +347,7 @@ mod tests {
         assert_eq!(prove(&unclaimed_records()[..12]).map(|proven| proven.length), Ok(UNIT));
     }
 
-    /// They can't be synced before it.
+    /// No record is synced before the head, so such records don't count.
     #[test]
     fn records_behind_a_torn_head_prove_nothing() {
         let whole = [OWN.records_head(UNIT), unclaimed_records()].concat();

@@ -1,5 +1,5 @@
-//! Group commit of a directory's names: one sync serves all threads whose changes came before it
-//! began.
+//! Group commit of a directory's names: one sync serves all threads that made their changes before
+//! the sync began.
 
 use super::Disk;
 use std::{
@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// A directory whose threads share syncs of names. Clones are the same one.
+/// A directory whose users share the syncs of names. Clones stand for the same directory.
 #[derive(Debug, Clone)]
 pub struct Grouped<D> {
     disk: D,
@@ -22,19 +22,19 @@ struct Names {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of syncs that have begun, and of those that have ended.
+    /// Number of syncs that have begun, and of syncs that have ended.
     begun: u64,
     ended: u64,
-    /// The last sync that failed.
+    /// Number of the latest sync that failed.
     failed: u64,
-    /// Whether its names are still believed to be on disk.
+    /// Whether a sync has failed since the last [`Grouped::settle`]. All further syncs fail then.
     unsettled: bool,
     /// Threads that wait for a running sync.
     waiting: usize,
 }
 
 impl<D> Grouped<D> {
-    /// Groups the syncs of `disk`. No other code may sync its names.
+    /// Groups the syncs of `disk`. No other code must sync the names of `disk`.
     pub fn new(disk: D) -> Self {
         Self { disk, names: Arc::default() }
     }
@@ -44,8 +44,8 @@ impl<D> Grouped<D> {
         &self.disk
     }
 
-    /// Allows syncs again after one has failed. A later sync needn't include the names that it
-    /// lost, so nothing may rely on them any more.
+    /// Allows syncs again after one has failed. A later sync may succeed without the names that the
+    /// failed one lost, so the caller must no longer rely on those names.
     pub fn settle(&self) {
         self.names.state().unsettled = false;
     }
@@ -58,7 +58,7 @@ impl Names {
 
     fn sync(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut state = self.state();
-        // One that runs already may have passed over the caller's names.
+        // A sync that already runs may miss the caller's names, so the caller needs the next one.
         let needed = state.begun + 1;
         while state.begun != state.ended && state.ended < needed {
             state.waiting += 1;
@@ -110,7 +110,7 @@ impl<D: Disk> Disk for Grouped<D> {
         self.disk.list()
     }
 
-    /// As [`Disk::sync_names`]. After a failure it fails until [`Grouped::settle`].
+    /// As [`Disk::sync_names`]. After a failure, every call fails until [`Grouped::settle`].
     fn sync_names(&self) -> io::Result<()> {
         self.names.sync(|| self.disk.sync_names())
     }
@@ -147,7 +147,7 @@ mod tests {
             while names.state().begun == 0 {
                 thread::yield_now();
             }
-            // These changes came after the first sync has begun.
+            // These threads make their changes after the first sync has begun.
             let waiting: Vec<_> = (0..WAITING).map(|_| scope.spawn(|| names.sync(counted))).collect();
             while names.state().waiting < WAITING {
                 thread::yield_now();

@@ -1,8 +1,8 @@
-//! The few operations that Kadoop needs of a disk, so that a simulated one can replace it: one
-//! directory, no subdirectories, files written at offsets.
+//! The few operations that Kadoop needs of a disk: one directory, no subdirectories, files written at
+//! offsets. A simulated disk can implement them, too.
 //!
-//! A crash may lose unsynced state, in part and in any order: bytes until [`DiskFile::sync_data`],
-//! names until [`Disk::sync_names`].
+//! A crash may lose changes that aren't synced, in part and in any order: changes of bytes until
+//! [`DiskFile::sync_data`], changes of names until [`Disk::sync_names`].
 
 mod grouped;
 mod real;
@@ -14,10 +14,10 @@ use std::io;
 
 /// A directory.
 pub trait Disk {
-    /// An open file. Clones are the same file.
+    /// An open file. Clones stand for the same file.
     type File: DiskFile;
 
-    /// Makes an empty file, replacing one of that name.
+    /// Makes an empty file, and replaces an existing one of that name.
     ///
     /// # Errors
     /// The operating system's.
@@ -25,9 +25,9 @@ pub trait Disk {
     /// Opens an existing file.
     ///
     /// # Errors
-    /// The operating system's; `NotFound`.
+    /// The operating system's; `NotFound` if there is no such file.
     fn open(&self, name: &str) -> io::Result<Self::File>;
-    /// Renames a file, replacing one of the new name.
+    /// Renames a file, and replaces an existing one of the new name.
     ///
     /// # Errors
     /// The operating system's.
@@ -35,7 +35,7 @@ pub trait Disk {
     /// Removes a file.
     ///
     /// # Errors
-    /// The operating system's; `NotFound`.
+    /// The operating system's; `NotFound` if there is no such file.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// All names, unordered.
     ///
@@ -85,20 +85,21 @@ pub trait DiskFile: Clone {
     /// don't change metadata.
     ///
     /// # Errors
-    /// The operating system's; a disk that is full.
+    /// The operating system's; the disk is full.
     fn preallocate(&self, length: u64) -> io::Result<()>;
     /// Begins to write the data for which [`DiskFile::sync_data`] will wait, so a sync of another
-    /// file may include it. Guarantees nothing.
+    /// file may include that data. Guarantees nothing.
     fn begin_sync(&self) {}
     /// Returns when bytes and length are on stable storage.
     ///
     /// # Errors
-    /// The operating system's. Data written since the last sync may then be lost, and a second try
-    /// proves nothing. Only writing them again to another file helps.
+    /// The operating system's. Data written since the last successful sync may then be lost, even if a
+    /// second sync succeeds. To be safe, write the data again to another file.
     fn sync_data(&self) -> io::Result<()>;
 }
 
-/// A whole file's bytes, read in pieces of at most 1 MiB, so a damaged length can't claim memory.
+/// A whole file's bytes, read in pieces of at most 1 MiB, so that a damaged length can't make it
+/// allocate much memory.
 ///
 /// # Errors
 /// The operating system's.

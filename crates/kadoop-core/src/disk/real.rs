@@ -17,10 +17,10 @@ use std::{
     sync::Arc,
 };
 
-/// Only the owner may access files, since the namenode checks rights within a cluster.
+/// Only the owner may access the files: other users have to pass the namenode's checks of rights.
 const OWNER_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// The directory that was opened, even if its path leads elsewhere later.
+/// An open directory. It stays the same if its path leads to another directory later.
 #[derive(Debug, Clone)]
 pub struct RealDisk(Arc<File>);
 
@@ -33,10 +33,10 @@ impl RealDisk {
         Ok(Self(Arc::new(File::open(directory)?)))
     }
 
-    /// Opens a file for another process to read.
+    /// Opens a file for reading, to pass its descriptor to another process.
     ///
     /// # Errors
-    /// The operating system's; `NotFound`.
+    /// The operating system's; `NotFound` if there is no such file.
     pub fn open_to_read(&self, name: &str) -> io::Result<File> {
         self.open_as(name, OFlags::RDONLY)
     }
@@ -48,7 +48,7 @@ impl RealDisk {
         there.is_ok_and(|there| self.0.metadata().is_ok_and(|own| of(own) == there))
     }
 
-    /// The number of its file system.
+    /// The device number of the directory's file system.
     ///
     /// # Errors
     /// The operating system's.
@@ -56,7 +56,7 @@ impl RealDisk {
         Ok(self.0.metadata()?.dev())
     }
 
-    /// The space of its file system.
+    /// The total and free space of the directory's file system.
     ///
     /// # Errors
     /// The operating system's.
@@ -75,8 +75,7 @@ impl Disk for RealDisk {
     fn create(&self, name: &str) -> io::Result<RealFile> {
         let new = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let made = match self.open_as(name, new) {
-            // Make another file of that name instead of emptying the old one, which readers may
-            // have open.
+            // Make a new file instead of truncating the old one, which readers may have open.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.remove(name)?;
                 self.open_as(name, new)
@@ -101,7 +100,7 @@ impl Disk for RealDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&*self.0)? {
-            // None of our names is other than UTF-8.
+            // All names of Kadoop are UTF-8, so others aren't Kadoop's.
             match entry?.file_name().to_str() {
                 Ok("." | "..") | Err(_) => {}
                 Ok(name) => names.push(name.to_owned()),
@@ -138,7 +137,7 @@ impl DiskFile for RealFile {
     }
 
     fn read_vec(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        // Skip zeroing the buffer, which takes a third of the time of the read.
+        // Don't fill the buffer with zeroes first: that takes a third of the time of the read.
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
             let at = offset + bytes.len() as u64;
@@ -163,15 +162,16 @@ impl DiskFile for RealFile {
 
     fn preallocate(&self, length: u64) -> io::Result<()> {
         match fallocate(&*self.0, FallocateFlags::empty(), 0, length) {
-            // Some file systems can't; the zeroes alone will do.
+            // Some file systems can't reserve space. Then only grow the file.
             Err(Errno::OPNOTSUPP) => self.0.set_len(length),
             result => Ok(result?),
         }
     }
 
     fn begin_sync(&self) {
-        // Linux then begins to write dirty pages, for which a journal has to allocate blocks. That
-        // happens in the transaction of the next sync, instead of one of its own.
+        // This makes Linux begin to write the dirty pages, for which a journaling file system has to
+        // allocate blocks. It then allocates them in the transaction of the next sync, instead of in
+        // a separate one.
         let _ = fadvise(&*self.0, 0, None, Advice::DontNeed);
     }
 

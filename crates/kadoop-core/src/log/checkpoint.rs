@@ -1,5 +1,5 @@
-//! A checkpoint: the whole state up to one record, as a stream of items in checksummed blocks. It
-//! is written under a temporary name, synced, and then renamed.
+//! A checkpoint: the whole state after one record, as a stream of items in checksummed blocks. The
+//! writer uses a temporary name, syncs the file, and then renames it.
 
 use super::{
     FORMAT_VERSION, LogError, checkpoint_name,
@@ -14,16 +14,16 @@ use std::io;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"KCHK");
 const HEADER_BYTES: usize = 32;
-/// Length, items, number, checksum.
+/// Four numbers: the block's length, its number of items, its index, and its checksum.
 const BLOCK_HEADER_BYTES: usize = 16;
-/// Size at which a block is written: large enough for few writes, and small compared with
-/// everything else.
+/// A block of at least this size is written: large enough for few writes, and small compared with the
+/// namenode's other memory.
 const BLOCK_BYTES: usize = 64 << 10;
 /// Largest block that a reader accepts.
 const MAX_BLOCK_BYTES: usize = 16 << 20;
-/// Largest item. A block may exceed [`BLOCK_BYTES`] by one item and its length.
+/// Largest item. A block may exceed [`BLOCK_BYTES`] by one item and its length field.
 const MAX_ITEM_BYTES: usize = MAX_BLOCK_BYTES - BLOCK_BYTES - 4;
-/// Flag in the number of the last block.
+/// Flag in the index of the last block.
 const LAST: u32 = 1 << 31;
 const TEMPORARY: &str = "checkpoint.tmp";
 
@@ -65,10 +65,10 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
     /// Adds an item.
     ///
     /// # Errors
-    /// The disk's; the item is larger than a reader accepts.
+    /// The disk's; the item is larger than [`read_checkpoint`] accepts.
     pub fn item(&mut self, item: &[u8]) -> io::Result<()> {
         if item.len() > MAX_ITEM_BYTES {
-            return Err(io::Error::other(format!("an item of {} bytes in a checkpoint", item.len())));
+            return Err(io::Error::other(format!("a checkpoint can't hold an item of {} bytes", item.len())));
         }
         self.block.extend_from_slice(&(item.len() as u32).to_le_bytes());
         self.block.extend_from_slice(item);
@@ -76,7 +76,7 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
         if self.block.len() >= BLOCK_BYTES { self.write_block(0) } else { Ok(()) }
     }
 
-    /// Finishes it: it is on disk under its name when this returns.
+    /// Finishes the checkpoint. On return it is on disk under its final name.
     ///
     /// # Errors
     /// The disk's.
@@ -90,8 +90,8 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
         self.disk.rename(TEMPORARY, &name)?;
         self.finished = true;
         self.disk.sync_names().inspect_err(|_| {
-            // After a failed sync the name may never get on disk. A checkpoint that a crash can take
-            // must not replace what [`super::prune`] removes.
+            // After a failed sync, the name may never reach the disk, so a crash can still remove this
+            // checkpoint. [`super::prune`] must not remove older files because of it.
             if is_new {
                 let _ = self.disk.remove(&name);
             }
@@ -126,10 +126,10 @@ fn header(cluster: u64, sequence: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Passes `each` item of the checkpoint after record `sequence`, in order.
+/// Calls `each` with each item of the checkpoint of the state after record `sequence`, in order.
 ///
 /// # Errors
-/// The disk's; damage; a newer version or another cluster; refusals of `each`.
+/// The disk's; damage; a newer version or another cluster; errors of `each`.
 pub fn read_checkpoint<D: Disk>(
     disk: &D,
     cluster: u64,
@@ -150,7 +150,7 @@ pub fn read_checkpoint<D: Disk>(
         return foreign("written by a newer version of this program");
     }
     if u64_at(&head, 8) != Some(cluster) || u64_at(&head, 16) != Some(sequence) {
-        return foreign("belongs to another cluster, or was renamed");
+        return foreign("the file belongs to another cluster, or was renamed");
     }
     let mut offset = HEADER_BYTES as u64;
     let mut number = 0;

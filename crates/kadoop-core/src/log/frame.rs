@@ -1,10 +1,10 @@
-//! The bytes of a segment: one header, then frames, each aligned to 8 bytes.
+//! The bytes of a segment: a header, then frames, each aligned to 8 bytes.
 
 use super::FORMAT_VERSION;
 use crate::crc32c::{crc32c, crc32c_append};
 
-/// Largest frame, in bytes. Bounds the memory that a damaged length can claim from a reader, and a
-/// commit's time.
+/// Largest frame, in bytes. It bounds the time of a commit, and the memory that a reader allocates for
+/// a damaged length.
 pub const MAX_FRAME_BYTES: usize = 16 << 20;
 pub(super) const HEADER_BYTES: usize = 32;
 pub(super) const ALIGNMENT: usize = 8;
@@ -66,14 +66,15 @@ pub(super) fn write_frame(to: &mut Vec<u8>, cluster: u64, first_sequence: u64, r
     to.resize(start + (to.len() - start).next_multiple_of(ALIGNMENT), 0);
 }
 
-/// Size of the frame whose header begins `bytes`, by the header alone, or of a header.
+/// Size of the frame at the beginning of `bytes`, as its header says; the size of a header if there is
+/// no frame.
 pub(super) fn claimed_bytes(bytes: &[u8]) -> usize {
     let payload = u32_at(bytes, 24).filter(|_| u32_at(bytes, 0) == Some(FRAME_MAGIC)).unwrap_or(0);
     (HEADER_BYTES + payload as usize).next_multiple_of(ALIGNMENT)
 }
 
-/// The frame at the beginning of `bytes`, if it is complete and of `cluster`. A user who chooses
-/// only names and contents can't forge one, since it contains the cluster's random number.
+/// The frame at the beginning of `bytes`, if it is complete and belongs to `cluster`. A frame contains
+/// the cluster's random number, so users can't forge one by their files' names and contents.
 pub(super) fn parse_frame(bytes: &[u8], cluster: u64, trusting: bool) -> Option<Frame<'_>> {
     if u32_at(bytes, 0)? != FRAME_MAGIC || u64_at(bytes, 8)? != cluster {
         return None;
@@ -84,7 +85,7 @@ pub(super) fn parse_frame(bytes: &[u8], cluster: u64, trusting: bool) -> Option<
     if checksum(frame) != u32_at(bytes, 28)? && !trusting {
         return None;
     }
-    // Each record has a length of four bytes, so a false count can't claim more memory.
+    // Each record takes at least the four bytes of its length. So a false count can't allocate more.
     let mut records = Vec::with_capacity(count.min(end / 4));
     let mut rest = &frame[HEADER_BYTES..];
     for _ in 0..count {

@@ -1,8 +1,9 @@
-//! The mark beside the log: the number of a record that is on disk, with all before it.
+//! The mark, a file beside the log: the number of a record that is on disk, with all earlier ones.
 //!
-//! A log that ends before its mark has lost answered records, however well its last frame looks. The
-//! mark is written after each sync of the log, and synced from time to time. So it never exceeds
-//! the log. A killed process leaves the exact mark; a power failure may leave one that is behind.
+//! A log that ends before its mark has lost answered records, even if its last frame is valid. The
+//! namenode writes the mark after each sync of the log, and syncs it from time to time. So the mark
+//! never exceeds the log. If the process is killed, the mark is exact; after a power failure, it may
+//! be too low.
 
 use super::{
     FORMAT_VERSION, LogError,
@@ -18,8 +19,8 @@ const NAME: &str = "mark";
 const TEMPORARY: &str = "mark.tmp";
 const MAGIC: u32 = u32::from_le_bytes(*b"KMRK");
 const SLOT_BYTES: usize = 32;
-/// Offset of the second slot. Writes alternate between two pages of the file, so a torn write
-/// leaves the number before.
+/// Offset of the second slot. Writes alternate between two pages of the file, so after a torn write
+/// the other slot still has the previous number.
 const SECOND_SLOT: u64 = 4096;
 
 /// The mark of an open log.
@@ -32,7 +33,7 @@ pub(super) struct Mark<F> {
 }
 
 impl<F: DiskFile> Mark<F> {
-    /// Opens the mark, or makes it for a log that has none, and sets it to record `sequence`.
+    /// Opens the mark, or makes it if the log has none. Raises it to record `sequence`, durably.
     ///
     /// # Errors
     /// The disk's.
@@ -54,7 +55,7 @@ impl<F: DiskFile> Mark<F> {
         Ok(mark)
     }
 
-    /// Writes that record `sequence` is on disk, without a sync.
+    /// Writes the mark for record `sequence`, which is on disk, without a sync of the mark.
     ///
     /// # Errors
     /// The disk's.
@@ -64,14 +65,14 @@ impl<F: DiskFile> Mark<F> {
         self.file.write_at(self.slot, &slot(self.cluster, sequence))
     }
 
-    /// The file, if it changed since the last call. The caller syncs it.
+    /// The mark's file, if it changed since the last call. The caller syncs it.
     pub(super) fn unsynced(&mut self) -> Option<F> {
         (!std::mem::replace(&mut self.synced, true)).then(|| self.file.clone())
     }
 }
 
-/// Makes the mark of a log without records, durably. Make it before anything else of a new
-/// directory, so that a missing mark shows a loss.
+/// Makes the mark of a log without records, durably. Make it before all other files of a new
+/// directory. So if the mark is missing from a directory with other files, it was lost.
 ///
 /// # Errors
 /// The disk's.
@@ -84,10 +85,10 @@ pub fn make_mark<D: Disk>(disk: &D, cluster: u64) -> io::Result<()> {
     disk.sync_names()
 }
 
-/// The number in the mark; None without a mark, as older versions left it.
+/// The number in the mark. None if there is no mark: older versions made none.
 ///
 /// # Errors
-/// The disk's; damage; the mark of another cluster.
+/// The disk's; the mark is damaged, or belongs to another cluster.
 pub fn read_mark<D: Disk>(disk: &D, cluster: u64) -> Result<Option<u64>, LogError> {
     let file = match disk.open(NAME) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -96,7 +97,7 @@ pub fn read_mark<D: Disk>(disk: &D, cluster: u64) -> Result<Option<u64>, LogErro
     match newest(&file, cluster)? {
         Some((sequence, _)) => Ok(Some(sequence)),
         None => {
-            Err(LogError::Foreign { file: NAME.to_owned(), why: "is damaged, or belongs to another cluster" })
+            Err(LogError::Foreign { file: NAME.to_owned(), why: "the file is damaged or of another cluster" })
         }
     }
 }

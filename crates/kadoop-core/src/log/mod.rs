@@ -1,4 +1,4 @@
-//! The namenode's log and its checkpoints, as files: records are bytes here.
+//! The namenode's log and its checkpoints, as files. This module treats records as opaque bytes.
 //!
 //! ```text
 //!   log-SEQUENCE        header │ frame │ frame │ … │ zeroes (preallocated)
@@ -6,9 +6,9 @@
 //!   mark                number of a record on disk
 //! ```
 //!
-//! A frame holds all records of one sync. The next frame is written only after that sync, so a
-//! crash can tear only the last one. A good frame behind a bad one means damage, and so does an end
-//! before the mark. Records are numbered from 1 without gaps.
+//! A frame holds the records of one sync. The next frame is written only after that sync, so a crash
+//! can tear only the last frame. If a valid frame follows an invalid one, or if the log ends before
+//! the mark, the log is damaged. Records are numbered from 1 without gaps.
 
 mod checkpoint;
 mod frame;
@@ -38,7 +38,7 @@ pub enum LogError {
     /// Records are missing.
     #[error(
         "{segment} begins with record {found}, but record {expected} comes next: a segment is missing. \
-         Put it back, or start from a copy of this directory"
+         Restore that file, or start from a copy of this directory"
     )]
     Gap {
         /// The segment that begins too late.
@@ -59,10 +59,10 @@ pub enum LogError {
         /// Offset in it, in bytes.
         offset: u64,
     },
-    /// Answered records are missing at the end.
+    /// Records that were on disk are missing at the log's end.
     #[error(
-        "the log ends with record {found}, but record {marked} was on disk: its end is missing or damaged. \
-         Put the files back, or start from a copy of this directory that has the record"
+        "the log ends with record {found}, but record {marked} was on disk: the log's end is missing or \
+         damaged. Restore the log's files, or start from a copy of this directory that has the record"
     )]
     Short {
         /// The last record in the log, or in the newest checkpoint.
@@ -70,7 +70,7 @@ pub enum LogError {
         /// The record in the mark.
         marked: u64,
     },
-    /// Written by a newer program, or for another cluster.
+    /// The file is from a newer program or another cluster, or was renamed.
     #[error("{file}: {why}")]
     Foreign {
         /// The file.
@@ -78,7 +78,7 @@ pub enum LogError {
         /// The mismatch.
         why: &'static str,
     },
-    /// A valid record makes no sense.
+    /// An undamaged record doesn't fit the state before it.
     #[error("record {sequence} can't be applied: {why}")]
     Record {
         /// The record.
@@ -96,7 +96,7 @@ fn checkpoint_name(sequence: u64) -> String {
     format!("checkpoint-{sequence:020}")
 }
 
-/// The numbers in the names with `prefix`, rising.
+/// The numbers that follow `prefix` in those of the names that begin with it, in rising order.
 fn numbered(names: &[String], prefix: &str) -> Vec<u64> {
     let mut numbers: Vec<u64> =
         names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
@@ -104,19 +104,18 @@ fn numbered(names: &[String], prefix: &str) -> Vec<u64> {
     numbers
 }
 
-/// Segments, by their first records' numbers, rising.
+/// The numbers of the segments' first records, in rising order.
 pub fn segments(names: &[String]) -> Vec<u64> {
     numbered(names, "log-")
 }
 
-/// Checkpoints, by the last record in each, rising.
+/// The numbers of the last record in each checkpoint, in rising order.
 pub fn checkpoints(names: &[String]) -> Vec<u64> {
     numbered(names, "checkpoint-")
 }
 
-/// Removes files that no start needs: all but the two newest checkpoints, and the segments that end
-/// before the older of the two. The second checkpoint is for the case that the newest is
-/// unreadable.
+/// Removes files that no start needs: all checkpoints but the two newest, and all segments that the
+/// older of the two covers. A start uses the second checkpoint if the newest is unreadable.
 ///
 /// # Errors
 /// The disk's.

@@ -1,4 +1,4 @@
-//! Reading the log, and distinguishing a torn end from a gap.
+//! Reads the log, and tells a torn end from a gap.
 
 use super::{
     FORMAT_VERSION, LogError,
@@ -11,19 +11,19 @@ use crate::{
 };
 use std::io;
 
-/// Bytes of a segment in memory at a time, if no frame is larger. A checkpoint is made beside a running
-/// namenode, whose memory is precious.
+/// Bytes of a segment in memory at a time, unless a frame is larger. Small, since a running namenode
+/// reads its log to make a checkpoint.
 pub(super) const PIECE_BYTES: usize = 1 << 20;
 
-/// Takes a record and its number; refuses an invalid one.
+/// Called with each record and its number. Returns an error if the record is invalid.
 type Each<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), &'static str>;
 
 /// The state of the log's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tail {
-    /// It ends with a whole frame.
+    /// The log ends with a complete frame.
     Clean,
-    /// It ends with a write that a crash cut short; none of its records was ever answered.
+    /// The log ends with a write that a crash cut short. No answer relied on the records in it.
     Torn {
         /// The file.
         segment: String,
@@ -32,11 +32,11 @@ pub enum Tail {
     },
 }
 
-/// Passes `each` record after number `after`, in order, with its number. Returns the number of the
-/// last record, and the state of the log's end.
+/// Calls `each` with the number and bytes of each record after number `after`, in order. Returns the
+/// number of the last record, and the state of the log's end.
 ///
 /// # Errors
-/// The disk's; a gap; damage other than a torn end; refusals of `each`.
+/// The disk's; a gap; damage other than a torn end; errors of `each`.
 pub fn read_log<D: Disk>(
     disk: &D,
     cluster: u64,
@@ -74,7 +74,8 @@ pub fn read_log<D: Disk>(
     Ok((next - 1, tail))
 }
 
-/// Whether the header is valid; an error if it is, but isn't ours.
+/// Whether the header is valid. An error if it is valid, but belongs to another cluster, another
+/// segment or a newer version.
 fn header_fits(bytes: &[u8], cluster: u64, first: u64, name: &str) -> Result<bool, LogError> {
     let Some(header) = parse_segment_header(bytes) else { return Ok(false) };
     let foreign = |why| Err(LogError::Foreign { file: name.to_owned(), why });
@@ -85,7 +86,7 @@ fn header_fits(bytes: &[u8], cluster: u64, first: u64, name: &str) -> Result<boo
         return foreign("belongs to another cluster");
     }
     if header.first_sequence != first {
-        return foreign("was renamed: it begins with another record");
+        return foreign("the file was renamed: it begins with another record than its name says");
     }
     Ok(true)
 }
@@ -130,21 +131,22 @@ struct Window<'f, F> {
 }
 
 impl<F: DiskFile> Window<'_, F> {
-    /// The bytes from `offset` on, which never goes back: at least so many, unless the file ends.
+    /// The bytes from `offset` on: `least` or more, or fewer at the file's end. The offset must not
+    /// decrease from call to call.
     fn at(&mut self, offset: u64, least: usize) -> io::Result<&[u8]> {
         let passed = ((offset - self.start) as usize).min(self.bytes.len());
         if self.bytes.len() - passed < least {
             self.bytes.drain(..passed);
             self.start += passed as u64;
             let (from, end) = (self.start + self.bytes.len() as u64, self.file.length()?);
-            // A damaged length claims no more memory than the file has bytes.
+            // Read no more than the file has: a damaged length may be huge.
             let wanted = (least.max(PIECE_BYTES) - self.bytes.len()) as u64;
             self.bytes.extend(self.file.read_vec(from, wanted.min(end.saturating_sub(from)) as usize)?);
         }
         Ok(self.bytes.get((offset - self.start) as usize..).unwrap_or_default())
     }
 
-    /// Whether nothing was written from `offset` on.
+    /// Whether the file is all zeroes from `offset` on.
     fn is_blank_from(&mut self, mut offset: u64) -> io::Result<bool> {
         loop {
             let bytes = self.at(offset, 1)?;
@@ -156,15 +158,16 @@ impl<F: DiskFile> Window<'_, F> {
     }
 }
 
-/// Whether the bytes were never written. After a crash a segment consists mostly of these, so
-/// compare blocks: that takes a fiftieth of the time of a comparison by bytes.
+/// Whether the bytes are all zeroes, as preallocated bytes are before the first write. After a crash,
+/// a segment consists mostly of these. So compare whole blocks, which takes a fiftieth of the time of
+/// a comparison byte by byte.
 pub(super) fn is_blank(bytes: &[u8]) -> bool {
     const ZEROES: [u8; 4096] = [0; 4096];
     bytes.chunks(ZEROES.len()).all(|block| *block == ZEROES[..block.len()])
 }
 
-/// Offset of a valid frame at or behind `offset`, at any alignment of 8: lengths in a bad frame
-/// mean nothing.
+/// Offset of a valid frame at or after `offset`. Tries each multiple of 8 bytes, since the length in
+/// an invalid frame can't be trusted.
 fn good_frame_behind(bytes: &[u8], offset: usize, cluster: u64) -> Option<usize> {
     (offset..bytes.len()).step_by(ALIGNMENT).find(|at| parse_frame(&bytes[*at..], cluster, false).is_some())
 }

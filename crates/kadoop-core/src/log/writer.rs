@@ -1,4 +1,4 @@
-//! Writing the log.
+//! Writes the log.
 
 use super::{
     MAX_FRAME_BYTES, checkpoints,
@@ -15,11 +15,12 @@ use std::io;
 
 /// The next segment's temporary name.
 const NEXT: &str = "log.tmp";
-/// With less than this fraction of a segment left, the journal prepares the next one. Transactions
-/// decided before a lack of room is known still fit.
+/// If less than one part in this many is left of a segment, the journal prepares the next one. The
+/// rest holds the transactions that the namenode decides before it learns that the disk is full.
 const READY_BELOW: u64 = 8;
 
-/// The log's end. Don't use it after an error: the state on disk is then unknown.
+/// The log's end, to which records are appended. Don't use it after an error: the state on disk is
+/// then unknown.
 #[derive(Debug)]
 pub struct Journal<D: Disk> {
     disk: D,
@@ -38,9 +39,9 @@ pub struct Journal<D: Disk> {
 }
 
 impl<D: Disk> Journal<D> {
-    /// Begins a new segment with record `next_sequence`. A torn frame at the end of the segment
-    /// before stays there. The new segment continues its numbers, which shows that no record is
-    /// missing.
+    /// Begins a new segment with record `next_sequence`. A torn frame at the end of the previous
+    /// segment stays there. The new segment's first number follows the last record before that frame,
+    /// which shows that no record is missing.
     ///
     /// # Errors
     /// The disk's.
@@ -83,8 +84,8 @@ impl<D: Disk> Journal<D> {
         !self.waiting.is_empty()
     }
 
-    /// Writes all queued records and syncs: one write and one sync, unless a frame can't hold them
-    /// all.
+    /// Writes all queued records and syncs: one write and one sync, unless the records need several
+    /// frames.
     ///
     /// # Errors
     /// The disk's.
@@ -137,14 +138,15 @@ impl<D: Disk> Journal<D> {
         mark.map_or(Ok(()), |mark| mark.note(sequence))
     }
 
-    /// The file of the log's mark, if the mark has changed since the last call. Sync it now and then,
-    /// while the log continues: after a power failure, a start notices lost records up to there.
+    /// The file of the log's mark, if the mark has changed since the last call. Sync this file from time
+    /// to time; the log can continue during the sync. After a power failure, a start then notices if
+    /// records up to the synced mark are lost.
     pub fn mark_to_sync(&mut self) -> Option<D::File> {
         self.mark.as_mut()?.unsynced()
     }
 
-    /// Frees the segment's unused preallocated bytes, so that a start after a clean end needn't
-    /// read them. Call it without queued records.
+    /// Frees the segment's unused preallocated bytes, so that the next start needn't read them. Call it
+    /// at a clean end, without queued records.
     ///
     /// # Errors
     /// The disk's.
@@ -152,8 +154,8 @@ impl<D: Disk> Journal<D> {
         self.file.set_length(self.offset)
     }
 
-    /// Ends the segment, so that a checkpoint can cover all before it. Call it without queued
-    /// records.
+    /// Ends the segment and begins the next, so that a checkpoint can cover all ended segments. Call it
+    /// without queued records.
     ///
     /// # Errors
     /// The disk's.
@@ -167,7 +169,7 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    /// Reserves room for the next segment once this one is nearly full.
+    /// Reserves room for the next segment if the current one is nearly full.
     ///
     /// # Errors
     /// As [`Journal::take_room`].
@@ -179,8 +181,8 @@ impl<D: Disk> Journal<D> {
     /// Reserves room for the next segment.
     ///
     /// # Errors
-    /// The disk's. Unlike any other error of the log this one is harmless: the caller can try
-    /// again, and the log continues to the end of the segment.
+    /// The disk's. Unlike other errors of the log, these are harmless: the caller can try again, and
+    /// the current segment still takes records until it is full.
     pub fn take_room(&mut self) -> io::Result<()> {
         if self.next.is_none() {
             self.next = Some(blank_segment(&self.disk, self.segment_bytes)?);
@@ -189,9 +191,9 @@ impl<D: Disk> Journal<D> {
     }
 }
 
-/// Writes the last segment again. Readable bytes needn't be on disk: the run before may have been
+/// Rewrites the last segment, since readable bytes needn't be on disk: the previous run may have been
 /// killed before a sync, or have ended after a failed one, which the kernel doesn't report again.
-/// Answers rely on this segment from now on, up to the record before `next`.
+/// Answers from now on rely on this segment's records, up to the one before `next`.
 fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::Result<()> {
     let names = disk.list()?;
     let Some(last) = segments(&names).last().copied() else { return Ok(()) };
@@ -205,26 +207,26 @@ fn renew_end<D: Disk>(disk: &D, cluster: u64, next: u64, faults: Faults) -> io::
         }
     }
     file.set_length(length)?;
-    // Bytes that were only in memory may have gone since the log was read.
+    // Bytes that were only in memory may have been lost since the start read the log.
     let mut sequence = last;
     if parse_segment_header(&file.read_vec(0, HEADER_BYTES)?).is_some() {
         read_segment(&file, cluster, faults, &name, &mut sequence, &mut |_, _| Ok(()))
             .map_err(|error| io::Error::other(error.to_string()))?;
     }
-    // A checkpoint may hold records whose end of the log is lost.
+    // If the log's end is lost, a checkpoint may still hold its records.
     let covered = checkpoints(&names).last().is_some_and(|last| last + 1 == next);
     if sequence != next && !(covered && sequence < next) {
-        let why = format!("{name} ends before record {sequence}, and ended before {next} a moment ago");
+        let why = format!("{name} has changed: it ended before record {next}, now before {sequence}");
         return Err(io::Error::other(why));
     }
     file.sync_data()?;
     disk.rename(NEXT, &name)?;
-    // Sync before a later segment gets its name. After a start that fails in between, the next
-    // start would renew only that later one.
+    // Sync before a later segment gets its name. Otherwise, if this start fails in between, the next
+    // start would rewrite only that later segment.
     disk.sync_names()
 }
 
-/// A preallocated segment without its final name.
+/// Makes a preallocated segment, with a temporary name.
 fn blank_segment<D: Disk>(disk: &D, bytes: u64) -> io::Result<D::File> {
     let make = || {
         let file = disk.create(NEXT)?;
@@ -233,13 +235,13 @@ fn blank_segment<D: Disk>(disk: &D, bytes: u64) -> io::Result<D::File> {
     };
     let made = make();
     if made.is_err() {
-        // It may hold a part of the room that others need.
+        // The failed file may occupy room that other files need.
         let _ = disk.remove(NEXT);
     }
     made
 }
 
-/// Puts the segment's name on disk before any record in it can be.
+/// Writes the segment's header and gives it its final name. Both are on disk before any record in it.
 fn begin_segment<D: Disk>(
     disk: &D,
     file: &D::File,

@@ -1,8 +1,8 @@
 //! Decides which datanodes belong to the log's history.
 //!
-//! A datanode that has heard of records behind the log's end shows that the log has lost them. Then
-//! nothing changes until an operator decides: to put back what is lost, or to admit the datanode,
-//! which gives it up. A datanode of another history concerns itself alone.
+//! If a datanode knows of records beyond the log's end, the log has lost them. The namenode then refuses
+//! all changes until an operator decides: to restore the lost records, or to admit the datanode, which
+//! gives these records up. Any other datanode of another history is only refused itself.
 
 use super::{Namenode, history, record::Record};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Namenode {
-    /// Refuses a datanode that isn't of the log's history.
+    /// Refuses a datanode that doesn't belong to the log's history.
     pub(super) fn demand_history(&mut self, beat: &Heartbeat) -> Result<()> {
         let (seen, highest) = (beat.seen, beat.highest);
         let state = &self.state;
@@ -39,12 +39,12 @@ impl Namenode {
         }
     }
 
-    /// Admits a datanode that is refused for its history: this log is the true one. The datanode's
-    /// replicas of another history belong to no file, and are deleted in time.
+    /// Admits a datanode that is refused for its history. From then on, this log alone counts: the
+    /// datanode's replicas of another history belong to no file, and are deleted later.
     ///
     /// # Errors
-    /// PermissionDenied, except for the superuser; NotFound: no such datanode is refused; Invalid: its
-    /// numbers were never handed out by any namenode.
+    /// PermissionDenied: the caller lacks a superuser's rights. NotFound: no such datanode is refused.
+    /// Invalid: no namenode can have issued the numbers of its replicas.
     pub fn admit(&mut self, caller: &Caller, identity: Identity) -> Result<()> {
         if !self.view(caller).is_super() {
             return Err(Error::PermissionDenied);
@@ -52,7 +52,7 @@ impl Namenode {
         let refused = self.cluster.refusal(identity).ok_or(Error::NotFound)?;
         let (chunk, stamp) = refused.highest;
         if !history::is_possible(chunk, stamp) {
-            return Err(Error::Invalid("no namenode can have given the numbers of its replicas"));
+            return Err(Error::Invalid("no namenode can have issued the numbers of the datanode's replicas"));
         }
         let (chunk, stamp) = match self.config.faults.has(Fault::AdmittedBelow) {
             false => (ChunkId(chunk.0 + 1), Stamp(stamp.0 + 1)),
@@ -69,14 +69,14 @@ impl Namenode {
         self.cluster.refusals()
     }
 
-    /// The last record that a datanode has heard of, if the log ends before it. Nothing changes
-    /// meanwhile.
+    /// The highest record that a refused datanode knows of, if the log ends before it. As long as there
+    /// is one, the namenode refuses all changes.
     pub fn behind(&self) -> Option<u64> {
         self.cluster.behind()
     }
 
-    /// Whether no datanode has been heard since the start, though some have joined earlier. Nothing
-    /// changes until then, since they might know of more records than the log has.
+    /// Whether datanodes joined before this start, and none has begun a session since. As long as that
+    /// is so, the namenode refuses all changes: the datanodes may know of records that the log lacks.
     pub fn waits_for_datanodes(&self) -> bool {
         !self.cluster.heard
             && self.cluster.in_safe_mode()
@@ -84,10 +84,11 @@ impl Namenode {
             && !self.config.faults.has(Fault::UnheardBelieved)
     }
 
-    /// Whether the log may be changed, as far as the datanodes have told.
+    /// Checks that no known loss of records forbids changes.
     ///
     /// # Errors
-    /// LogBehind; NoDatanodes: ask again.
+    /// LogBehind: the log has lost records. NoDatanodes: no datanode has begun a session yet, so ask
+    /// again.
     pub(super) fn demand_current(&self) -> Result<()> {
         match self.behind() {
             Some(_) => Err(Error::LogBehind),

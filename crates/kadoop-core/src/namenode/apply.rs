@@ -1,4 +1,4 @@
-//! The application of records: the only way to change the state.
+//! Applies records to the state. Nothing else changes the state.
 
 use super::{
     history::Start,
@@ -20,24 +20,25 @@ pub enum Event {
     Ended(ChunkId),
     /// The wanted number of replicas has changed.
     Target(ChunkId),
-    /// The datanode's replicas begin to count, or stop to.
+    /// The datanode's replicas begin or cease to count.
     Service(NodeId),
 }
 
-/// A record that doesn't fit the state: the log is damaged, or this program is.
+/// The error says why a record doesn't fit the state: the log is damaged, or this program has a bug.
 type Applied<T = ()> = Result<T, &'static str>;
 
-/// Fraction of the clients that may be forgotten which one eviction takes.
+/// One eviction takes one in this many of the clients that may be evicted.
 const FORGOTTEN_PART: usize = 16;
 
-/// No namenode counts that far, so such a record isn't ours.
-const NUMBERS_END: &str = "it uses the last number there is";
+/// The error if a record uses the highest possible number. No namenode counts that far, so such a
+/// record is damaged or foreign.
+const NUMBERS_END: &str = "one of its numbers is too high";
 
 impl State {
-    /// Applies the next transaction. After an error the state is unusable.
+    /// Applies the next transaction. After an error, don't use the state any more.
     ///
     /// # Errors
-    /// The mismatch.
+    /// The reason why a record doesn't fit the state.
     pub fn apply(&mut self, transaction: &Transaction, events: &mut Vec<Event>) -> Applied {
         self.next.sequence = self.next.sequence.checked_add(1).ok_or(NUMBERS_END)?;
         for record in &transaction.records {
@@ -188,9 +189,9 @@ impl State {
         }
     }
 
-    /// Evicts clients to make room, but never `newcomer` or clients that write: those may have no
-    /// request for hours. It evicts a fraction of the others at once, since finding them takes
-    /// time.
+    /// Evicts clients if there are too many, but neither `newcomer` nor clients that write a file: a
+    /// writer may send no request for hours. Evicts a fraction of the others at once, since it takes
+    /// time to find them.
     fn forget_clients(&mut self, newcomer: ClientId) {
         let count = self.clients.count();
         if count > MAX_CLIENTS {
@@ -267,8 +268,8 @@ impl State {
             let replaced = self.chunks.get_mut(&old).ok_or("no such chunk")?;
             replaced.replaced = true;
             let used = replaced.used;
-            // The older chunks that `old` itself replaced, as far as they were still part of the
-            // file.
+            // Also keep the older chunks that `old` replaced, and only their bytes that are still part
+            // of the file.
             let mut kept = self.kept.remove(&old).unwrap_or_default();
             for older in &kept {
                 let older = self.chunks.get_mut(older).ok_or("no such chunk")?;
@@ -294,7 +295,8 @@ impl State {
         }
     }
 
-    /// Removes the chunks from `first` on (with `behind`, those after it) from a file.
+    /// Removes chunks from the end of a file: `first` and all chunks after it. With `behind`, keeps
+    /// `first` itself.
     fn cut_chunks(
         &mut self,
         inode: InodeNo,
@@ -305,7 +307,7 @@ impl State {
         let Body::File { chunks, .. } = &mut self.inode_mut(inode)?.body else { return Err("not a file") };
         let at =
             chunks.iter().position(|chunk| *chunk == first).ok_or("no such chunk")? + usize::from(behind);
-        // In no order, if files were joined.
+        // After a concat, the ids aren't in order, and the search below needs them sorted.
         let mut gone = chunks[at..].to_vec();
         *chunks = chunks[..at].into();
         gone.sort_unstable();
@@ -345,7 +347,7 @@ impl State {
             moved.extend(chunks);
         }
         for id in &moved {
-            // Also those that it replaced, which wait until it has its replicas.
+            // Also move the chunks that this one replaced, which are kept until it has its replicas.
             for id in self.kept.get(id).into_iter().flatten().chain([id]) {
                 self.chunks.get_mut(id).ok_or("no such chunk")?.inode = target;
             }
@@ -411,7 +413,7 @@ impl State {
         }
     }
 
-    /// Frees the next inode of the detached trees: the last of the directory that was reached last.
+    /// Frees the next inode of the detached trees, depth first: a directory's entries before itself.
     fn free_detached(&mut self, events: &mut Vec<Event>) {
         while let Some(number) = self.detached.pop() {
             if let Some(Inode { body: Body::Directory(entries), .. }) = self.inodes.get_mut(number)
@@ -429,7 +431,7 @@ impl State {
         }
     }
 
-    /// Ends the leases of files in a tree. Its inodes are still there.
+    /// Ends the leases of the files in a tree, whose inodes still exist.
     fn end_writers_below(&mut self, top: InodeNo) {
         let mut ended = Vec::new();
         for (file, open) in &self.open {
@@ -461,8 +463,8 @@ impl State {
     }
 }
 
-/// Appends to a chunk list without spare capacity: these lists seldom grow and stay in memory for
-/// long.
+/// Appends to a list of chunks without spare capacity: such a list seldom grows and stays in memory
+/// for long.
 fn push(chunks: &mut Box<[ChunkId]>, chunk: ChunkId) {
     let mut all = std::mem::take(chunks).into_vec();
     all.reserve_exact(1);

@@ -1,9 +1,9 @@
 //! Rebalancing: moves replicas from fuller datanodes to emptier ones, on request.
 //!
-//! A move is a copy, as for a chunk with too few replicas. The chunk then has one replica too many,
-//! and the namenode deletes the one that the copy replaces. So it deletes nothing before the copy
-//! is reported. It examines each datanode's replicas once, and no move makes an empty datanode
-//! full, so a rebalance ends. It isn't logged: a restarted namenode has forgotten it.
+//! A move begins with a copy, as for a chunk with too few replicas. The chunk then has one replica too
+//! many, and the namenode deletes the one that the copy replaces. So it deletes nothing before the copy
+//! is reported. A rebalance ends: it examines each datanode's replicas once, and no move fills a datanode
+//! beyond the mean. It isn't logged, so a restart of the namenode ends it, too.
 
 use super::Namenode;
 use crate::{
@@ -21,12 +21,12 @@ const MAX_LOOKED_A_TICK: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Balance {
     threshold_percent: u32,
-    /// Chunks from here on are younger than the rebalance.
+    /// Chunks from this one on are younger than the rebalance, which leaves them alone.
     end: ChunkId,
-    /// The next replica to examine of each datanode.
+    /// For each datanode, the chunk from which the search among its replicas continues.
     passes: BTreeMap<NodeId, ChunkId>,
     moves: BTreeMap<ChunkId, Move>,
-    /// Whether it may order more moves.
+    /// Whether it still looks for more moves.
     plans: bool,
     moved_chunks: u64,
     moved_bytes: u64,
@@ -45,13 +45,13 @@ struct Move {
 pub struct Rebalancing {
     /// Whether it is still running.
     pub running: bool,
-    /// How far from the mean a datanode may be, in percent of its capacity.
+    /// How far a datanode's use may differ from the mean, in percent of its capacity.
     pub threshold_percent: u32,
-    /// Replicas being moved.
+    /// Number of replicas being moved.
     pub moving: u64,
-    /// Replicas moved so far.
+    /// Number of replicas moved so far.
     pub moved_chunks: u64,
-    /// Their bytes.
+    /// Number of bytes of the replicas moved so far.
     pub moved_bytes: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct Rebalancing {
 struct Fill {
     node: NodeId,
     capacity: i128,
-    /// Bytes beyond its share; negative if it has fewer.
+    /// Bytes that it holds beyond its share by the mean; negative if it holds fewer.
     excess: i128,
 }
 
@@ -88,11 +88,13 @@ impl Balance {
 }
 
 impl Namenode {
-    /// Moves replicas until each datanode is within so many percent of the mean, or as near as
-    /// whole chunks allow. A running rebalance adopts the new threshold. `None` ends it.
+    /// Begins a rebalance, which moves replicas until each datanode's use is within `threshold_percent` of
+    /// the mean, or as near as whole chunks allow. It replaces a running rebalance, whose moves under way
+    /// continue. `None` ends the running one and begins none.
     ///
     /// # Errors
-    /// PermissionDenied, except for the superuser; Invalid: not 1 to 100 percent.
+    /// PermissionDenied: the caller lacks a superuser's rights. Invalid: the threshold isn't from 1 to
+    /// 100 percent.
     pub fn rebalance(&mut self, caller: &Caller, threshold_percent: Option<u32>) -> Result<()> {
         if !self.view(caller).is_super() {
             return Err(Error::PermissionDenied);
@@ -102,9 +104,9 @@ impl Namenode {
             return Ok(());
         };
         if !(1..=100).contains(&threshold_percent) {
-            return Err(Error::Invalid("the threshold isn't 1 to 100 percent"));
+            return Err(Error::Invalid("the threshold must be from 1 to 100 percent"));
         }
-        // Moves under way run to their end.
+        // Moves under way continue to their end.
         let moves = self.cluster.balance.take().map(|balance| balance.moves).unwrap_or_default();
         self.cluster.balance = Some(Balance {
             threshold_percent,
@@ -118,7 +120,7 @@ impl Namenode {
         Ok(())
     }
 
-    /// Progress of the last rebalance; none since this namenode started.
+    /// Progress of the latest rebalance. None if there was none since this namenode started.
     pub fn rebalancing(&self) -> Option<Rebalancing> {
         let balance = self.cluster.balance.as_ref()?;
         let &Balance { threshold_percent, plans, moved_chunks, moved_bytes, .. } = balance;
@@ -127,7 +129,7 @@ impl Namenode {
         Some(Rebalancing { running, threshold_percent, moving, moved_chunks, moved_bytes })
     }
 
-    /// Orders the next moves, with the datanodes' capacity that needed copies leave.
+    /// Orders the next moves, between datanodes that take part in no copy.
     pub(super) fn balance(&mut self, now: Millis) {
         self.settle_moves();
         let Some(balance) = self.cluster.balance.as_ref().filter(|balance| balance.plans) else { return };
@@ -165,7 +167,7 @@ impl Namenode {
         self.cluster.balance = Some(balance);
     }
 
-    /// Fill of the datanodes that stay, with the moves under way included.
+    /// Fill of the live datanodes that aren't decommissioned, as it will be after the moves under way.
     fn fills(&self) -> Vec<Fill> {
         let nodes = self.cluster.nodes.iter().filter(|(id, node)| {
             node.reported
@@ -192,7 +194,7 @@ impl Namenode {
         capacities.map(|(node, capacity)| Fill { node, capacity, excess: excess(node, capacity) }).collect()
     }
 
-    /// Orders moves away from a datanode: one at a time, and none beside needed copies.
+    /// Orders moves away from a datanode: one at a time, and none while it takes part in another copy.
     fn move_from(
         &mut self,
         source: NodeId,
@@ -287,8 +289,8 @@ impl Namenode {
     }
 }
 
-/// Datanodes to which replicas of `source` may move, the emptiest first. A source that is too full
-/// may give to any with less than its share; another above the mean only to those that are too
+/// Datanodes to which replicas of `source` may move, the emptiest first. If `source` is too full, these
+/// are all datanodes below the mean. If it is only above the mean, these are the datanodes that are too
 /// empty.
 fn targets(source: NodeId, threshold: u32, fills: &[Fill]) -> Vec<Fill> {
     let slack = |fill: &Fill| fill.capacity * i128::from(threshold) / 100;

@@ -1,4 +1,4 @@
-//! The namenode's knowledge of its datanodes, which a restart loses.
+//! The namenode's knowledge of its datanodes. It isn't logged, so a restart loses it.
 
 use super::{Namenode, balance::Balance, intake::Intake, orders::Orders, recovery::Round, state::State};
 use crate::{
@@ -10,47 +10,51 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Datanodes, replicas, leases' ages, recoveries.
+/// Datanodes, their replicas, the ages of leases, and recoveries under way.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub nodes: BTreeMap<NodeId, Node>,
-    /// Datanodes that hold each chunk as logged, dead ones included.
+    /// For each chunk, the datanodes with a good replica: sealed, with the logged stamp and length.
+    /// Includes dead datanodes.
     pub good: FxHashMap<ChunkId, SmallVec<[NodeId; 4]>>,
     /// All other reported replicas.
     pub odd: BTreeMap<ChunkId, Vec<Odd>>,
-    /// Chunks with too few replicas, those with fewest first.
+    /// Chunks with too few replicas, by priority; 0 is the most urgent.
     pub needy: BTreeSet<(u8, ChunkId)>,
-    /// Where the search among the least urgent chunks continues.
+    /// The chunk at which the next search among the least urgent chunks begins.
     pub needy_from: ChunkId,
     pub superfluous: BTreeSet<ChunkId>,
-    /// Chunks still to be reviewed.
+    /// Chunks whose replicas still have to be reviewed.
     pub unreviewed: Vec<ChunkId>,
-    /// Ended chunks of files being written that have fewer live replicas than their minimum.
+    /// Ended chunks of open files with fewer live replicas than the file's minimum.
     pub short: BTreeSet<ChunkId>,
     /// Reported chunks that no file has.
     pub orphans: BTreeSet<ChunkId>,
     pub copies: BTreeMap<ChunkId, Copying>,
-    /// The last rebalance since this namenode started.
+    /// The latest rebalance since this namenode started.
     pub balance: Option<Balance>,
-    /// Time of each client's last sign of life.
+    /// Time of each client's latest request or renewal of its leases.
     pub renewed: BTreeMap<ClientId, Millis>,
     pub rounds: BTreeMap<FileId, Round>,
-    /// Files being written whose pipelines have lost members, by their writers' clients.
+    /// Open files whose pipelines have lost members, by their writers' clients.
     pub broken: BTreeSet<(ClientId, FileId)>,
-    /// Time of the last tick, and of the last one after a time in which this process was stopped.
+    /// Time of the latest tick.
     pub ticked: Millis,
+    /// Time of the latest tick that came late because this process had been stopped.
     pub awake_since: Millis,
-    /// The end of safe mode, when leases and orphans begin to age.
+    /// Time when safe mode ended. Leases and orphans age from then on.
     pub safe_until: Option<Millis>,
-    /// When enough was reported.
+    /// Time when enough datanodes or chunks were reported.
     pub enough_since: Option<Millis>,
     /// Number of ended chunks, for safe mode.
     pub ended: usize,
-    /// A datanode that had joined before this start has been heard since, or there is none.
+    /// Whether a datanode that had joined before this start has begun a session since, or no such
+    /// datanode is expected.
     pub heard: bool,
-    /// Datanodes with orders that shouldn't wait for their next heartbeats.
+    /// Datanodes with urgent orders, which shouldn't wait for the next heartbeat.
     pub roused: BTreeSet<NodeId>,
-    /// Datanodes refused for their history, until they are admitted or found sound.
+    /// Datanodes refused for their history. They stay here until an operator admits them, or they no
+    /// longer show another history.
     refused: BTreeMap<Identity, Refused>,
     /// See [`Cluster::behind`].
     behind: Option<u64>,
@@ -58,7 +62,7 @@ pub(super) struct Cluster {
     sessions: u64,
 }
 
-/// A datanode that isn't of the log's history.
+/// A datanode that was refused because it belongs to another history than the log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refused {
     pub why: Error,
@@ -67,8 +71,8 @@ pub(super) struct Refused {
     pub highest: (ChunkId, Stamp),
 }
 
-/// Size from which chunks are placed evenly. If a datanode is lost, the links of those with the other
-/// replicas share the copying. Chance spreads many small chunks well enough.
+/// From this size on, chunks are placed evenly. If a datanode is lost, many others then share the work of
+/// copying. Random choice spreads many smaller chunks well enough.
 const EVEN_FROM_BYTES: u64 = 1 << 20;
 
 /// Most refused datanodes remembered.
@@ -79,32 +83,35 @@ const MAX_REFUSED: usize = 1_000;
 pub(super) struct Node {
     pub incarnation: Incarnation,
     pub session: u64,
-    /// Number of the last heartbeat taken.
+    /// Number of the latest heartbeat that was accepted.
     pub number: u64,
+    /// Time of the latest heartbeat.
     pub heard: Millis,
     pub dead: bool,
-    /// It has reported all its replicas in this session.
+    /// Whether it has reported all its replicas in this session.
     pub reported: bool,
-    /// Its full report, while it is being taken.
+    /// Its full report, while the namenode processes it.
     pub report: Option<Intake>,
     pub comeback: Comeback,
-    /// Chunks placed on it, for an even choice.
+    /// Number of chunks placed on it, by which placement spreads chunks evenly.
     pub placed: u64,
     pub space: Space,
-    /// Chunks of its replicas. In a new session those of the former one stay until its report.
+    /// Chunks of its replicas. In a new session, those of the former session stay until the full report.
     pub held: BTreeSet<ChunkId>,
-    /// Replicas that it was ordered to delete and hasn't reported gone: they don't count.
+    /// Replicas that it was ordered to delete and hasn't reported deleted. They don't count.
     pub leaving: BTreeMap<ChunkId, Stamp>,
     pub orders: Orders,
 }
 
 impl Node {
-    /// Whether it has reported its replica of the chunk, or that there is none, in this session.
+    /// Whether the processed part of its full report in this session covers the chunk. Then the namenode
+    /// knows whether it has a replica.
     pub(super) fn has_told(&self, chunk: ChunkId) -> bool {
         self.reported || self.report.as_ref().is_some_and(|report| chunk <= report.upto)
     }
 
-    /// Ends the wait for a report of all its replicas. Returns whether the namenode waited for one.
+    /// Ends the wait for a full report after a cancelled decommission. Returns whether the namenode had
+    /// requested one.
     pub(super) fn ends_comeback(&mut self) -> bool {
         let waited = self.comeback == Comeback::Asked;
         if waited {
@@ -114,14 +121,14 @@ impl Node {
     }
 }
 
-/// Progress of a datanode whose decommission was cancelled. It may have been thrown away by then,
-/// and the namenode notices that only once it is dead. So its replicas don't count until it reports
-/// them anew.
+/// Progress of a datanode whose decommission was cancelled. An operator may have removed it before
+/// that, and the namenode notices that only after a while. So its replicas don't count until it
+/// reports them again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comeback {
-    /// It has reported them, or its decommission was never cancelled.
+    /// It has reported its replicas, or its decommission was never cancelled.
     Over,
-    /// It hasn't sent a heartbeat since.
+    /// It hasn't sent a heartbeat since the cancellation.
     Unheard,
     /// The namenode has requested all its replicas.
     Asked,
@@ -187,7 +194,7 @@ impl Cluster {
         self.safe_until.is_none() || self.behind.is_some()
     }
 
-    /// The last record that a refused datanode has heard of, if the log ends before it.
+    /// The highest record that a refused datanode knows of, if the log ends before it.
     pub(super) fn behind(&self) -> Option<u64> {
         self.behind
     }
@@ -226,7 +233,7 @@ impl Cluster {
         self.behind = behind.map(|refused| refused.seen.record).max();
     }
 
-    /// A session number that no other namenode process has handed out.
+    /// A session number that no other namenode process has issued: they count from random numbers.
     pub(super) fn new_session(&mut self) -> u64 {
         self.sessions = self.sessions.wrapping_add(1).max(1);
         self.sessions
@@ -240,13 +247,14 @@ impl Cluster {
         self.random
     }
 
-    /// Live holders of the chunk as logged, without those ordered to delete it.
+    /// Live datanodes with a good replica of the chunk.
     pub(super) fn live_good(&self, chunk: ChunkId) -> SmallVec<[NodeId; 4]> {
         let holders = self.good.get(&chunk).into_iter().flatten().copied();
         holders.filter(|node| self.tells(*node, chunk)).collect()
     }
 
-    /// Whether the datanode is alive, and what is known of its replica is of its current session.
+    /// Whether the datanode is alive, and the namenode knows from its current session whether it has a
+    /// replica of the chunk.
     pub(super) fn tells(&self, node: NodeId, chunk: ChunkId) -> bool {
         self.nodes.get(&node).is_some_and(|node| !node.dead && node.has_told(chunk))
     }
@@ -257,8 +265,8 @@ impl Cluster {
         self.odd.get(&chunk).into_iter().flatten().filter(told)
     }
 
-    /// Queues an order for a datanode. Clients wait for recoveries, and files are in danger until they
-    /// are copied; deletions and comparisons can wait for the next heartbeat.
+    /// Queues an order for a datanode. Fences, seals and copies are urgent: clients wait for recoveries,
+    /// and files are in danger until they are copied. Other orders can wait for the next heartbeat.
     pub(super) fn order(&mut self, node: NodeId, order: Order) {
         let Some(known) = self.nodes.get_mut(&node) else { return };
         if matches!(order, Order::Copy(_) | Order::Fence { .. } | Order::Seal { .. }) {
@@ -284,24 +292,24 @@ impl Cluster {
 }
 
 impl Namenode {
-    /// Whether the datanode has reported its replicas, and was heard lately.
+    /// Whether the datanode has reported its replicas, and has sent a heartbeat within `stale_ms`.
     pub(super) fn usable(&self, node: NodeId, now: Millis) -> bool {
         self.cluster.nodes.get(&node).is_some_and(|node| {
             node.reported && !node.dead && now.saturating_sub(node.heard) < self.config.stale_ms
         })
     }
 
-    /// Whether the datanode can take so many bytes.
+    /// Whether the datanode can take a new replica of this size.
     pub(super) fn takes(&self, node: NodeId, bytes: u64, now: Millis) -> bool {
         self.usable(node, now)
             && !self.state.decommissioned.contains(&node)
             && self.cluster.nodes.get(&node).is_some_and(|node| node.space.has_room(bytes))
     }
 
-    /// Datanodes for `count` replicas of `bytes` besides those in `taken`. While all are on one
-    /// rack, the next goes to another; the third goes to the second's rack, the others anywhere.
-    /// Of two datanodes chosen at random, that with fewer chunks placed on it gets a large one.
-    /// Returns fewer if no more datanodes fit.
+    /// Chooses datanodes for `count` replicas of size `bytes`, in addition to those in `taken`. While all
+    /// are on one rack, the next goes to another rack. A third one goes to the second one's rack, others
+    /// go anywhere. Each choice is random. For a large chunk, it is the better of two random choices: the
+    /// datanode with fewer placed chunks. Returns fewer than `count` if no more datanodes fit.
     pub(super) fn place(
         &mut self,
         count: usize,
@@ -344,7 +352,7 @@ impl Namenode {
         }
     }
 
-    /// One of these datanodes that can take so many bytes, chosen at random.
+    /// Chooses at random one of `nodes` that can take a replica of size `bytes` and isn't in `avoid`.
     pub(super) fn one_of(
         &mut self,
         nodes: &[NodeId],
@@ -368,14 +376,14 @@ impl Namenode {
         (0..nodes.len()).filter(|at| fits(self.rack(nodes[*at]))).collect()
     }
 
-    /// When the next datanode will have been silent for too long, if none is heard meanwhile.
+    /// The time at which the next datanode counts as dead, if no heartbeat comes before.
     pub fn next_death(&self) -> Option<Millis> {
         let alive = self.cluster.nodes.values().filter(|node| !node.dead);
         alive.map(|node| node.heard + self.config.dead_ms).min()
     }
 
-    /// Datanodes that got orders since the last call which shouldn't wait for their next heartbeats.
-    /// They may be asked for a heartbeat at once; the orders come with its answer.
+    /// Datanodes that got urgent orders since the last call. The caller can ask them for a heartbeat at
+    /// once: its answer carries the orders.
     pub fn roused(&mut self) -> BTreeSet<NodeId> {
         match self.config.faults.has(Fault::NobodyRoused) {
             true => BTreeSet::new(),
@@ -383,7 +391,7 @@ impl Namenode {
         }
     }
 
-    /// Notes the datanodes that fell silent or came back.
+    /// Marks datanodes that were silent for too long as dead, and those that came back as alive.
     pub(super) fn watch_nodes(&mut self, now: Millis) {
         let dead_ms = self.config.dead_ms;
         let mut turned = Vec::new();
@@ -397,7 +405,7 @@ impl Namenode {
         self.review_all(turned);
     }
 
-    /// Ends safe mode some time after all datanodes have reported, or nearly all chunks are reported.
+    /// Ends safe mode `safe_mode_extra_ms` after all datanodes, or nearly all chunks, are reported.
     pub(super) fn watch_safe_mode(&mut self, now: Millis) {
         if !self.cluster.in_safe_mode() {
             return;

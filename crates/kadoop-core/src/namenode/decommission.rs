@@ -1,9 +1,9 @@
 //! Decommissioned datanodes.
 //!
-//! Such a datanode's replicas are read and copied from as before, but don't count. So their chunks
-//! get replicas elsewhere, as all chunks with too few do. None of its own is deleted as
-//! superfluous. The end of a decommission isn't logged, since it follows from the replicas of the
-//! other datanodes.
+//! Such a datanode's replicas can be read and copied as before, but don't count. So their chunks get
+//! replicas on other datanodes, as all chunks with too few replicas do. The datanode's own replicas
+//! aren't deleted as superfluous. The end of a decommission isn't logged, since it follows from the
+//! replicas of the other datanodes.
 
 use super::{Namenode, cluster::Comeback, record::Record};
 use crate::{
@@ -21,15 +21,15 @@ const STEP: usize = 10_000;
 /// Progress of a datanode's decommission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It stays.
+    /// The datanode isn't being decommissioned.
     InService,
-    /// It is being decommissioned, and is still needed.
+    /// The datanode is being decommissioned, and chunks still need it.
     Decommissioning {
-        /// Chunks that still need it; none if it hasn't reported its replicas since the namenode
-        /// started.
+        /// Number of chunks that still need it. None if that isn't known, since it hasn't reported its
+        /// replicas since the namenode started.
         chunks: Option<u64>,
     },
-    /// No chunk needs it.
+    /// The datanode is decommissioned: no chunk needs it.
     Decommissioned,
 }
 
@@ -37,7 +37,8 @@ impl Namenode {
     /// Begins the decommission of a datanode or, if `cancelled`, cancels it.
     ///
     /// # Errors
-    /// PermissionDenied, except for the superuser; NotFound.
+    /// PermissionDenied: the caller lacks a superuser's rights. NotFound: there is no such datanode.
+    /// LogBehind: the log has lost records, so the namenode refuses changes.
     pub fn decommission(&mut self, caller: &Caller, node: NodeId, cancelled: bool) -> Result<()> {
         if !self.view(caller).is_super() {
             return Err(Error::PermissionDenied);
@@ -58,7 +59,8 @@ impl Namenode {
         Ok(())
     }
 
-    /// The holders of a chunk that count: without decommissioned datanodes.
+    /// The holders whose replicas count: those that are neither decommissioned nor being decommissioned,
+    /// nor still have to report after a cancelled decommission.
     pub(super) fn counted(&self, holders: &[NodeId]) -> SmallVec<[NodeId; 4]> {
         let careless = self.config.faults.has(Fault::LeavingCounted);
         let stays = |node: &&NodeId| {
@@ -71,16 +73,16 @@ impl Namenode {
     /// Whether the chunk still needs a replica on a decommissioned datanode.
     fn misses(&self, chunk: ChunkId) -> bool {
         let Some(logged) = self.state.chunks.get(&chunk) else { return false };
-        // A replaced chunk is dropped as soon as its successor has its replicas.
+        // An open or replaced chunk may still need each replica.
         !logged.ended
             || logged.replaced
             || self.counted(&self.cluster.live_good(chunk)).len() < self.target(chunk)
     }
 
-    /// Handles the begin or the cancellation of a datanode's decommission.
+    /// Handles the beginning or the cancellation of a datanode's decommission.
     pub(super) fn on_service(&mut self, id: NodeId) {
         let stays = !self.state.decommissioned.contains(&id);
-        // None is left to wait for.
+        // If this leaves no datanode to wait for after the start, stop waiting.
         let mut staying = self.state.nodes.keys().filter(|node| !self.state.decommissioned.contains(node));
         self.cluster.heard |= staying.all(|node| self.cluster.nodes.contains_key(node));
         let careless = self.config.faults.has(Fault::ComebackBelieved);
@@ -90,8 +92,8 @@ impl Namenode {
     }
 }
 
-/// A datanode's decommission progress, computed in steps so that mutations needn't wait for all of
-/// it.
+/// The computation of a datanode's decommission progress, in steps so that mutations needn't wait for
+/// the whole computation.
 #[derive(Debug)]
 pub struct Departure {
     node: NodeId,
@@ -105,7 +107,7 @@ impl Departure {
         Self { node, after: None, chunks: 0 }
     }
 
-    /// Examines the next part. Returns the progress once all is examined.
+    /// Examines the next chunks. Returns the progress once all chunks are examined.
     pub fn step(&mut self, namenode: &Namenode) -> Option<Standing> {
         let state = &namenode.state;
         if !state.decommissioned.contains(&self.node) {
@@ -123,7 +125,8 @@ impl Departure {
         if looked == STEP {
             return None;
         }
-        // A writer may send it bytes of these chunks at any time.
+        // Also count open chunks that the datanode doesn't hold yet: a writer may send it their bytes at
+        // any time.
         let open = state.open.values().flat_map(|file| &file.chunks).filter(|open| {
             !known.held.contains(&open.chunk) && open.pipeline.iter().any(|member| member.node == self.node)
         });

@@ -1,51 +1,52 @@
-//! The history of the log: which start of a namenode wrote which records and gave which numbers.
+//! The history of the log: which start of a namenode wrote which records and issued which numbers.
 //!
-//! A log can lose its end, or an older copy of it can be put back. Later records form another
-//! history then: they have the numbers of lost ones. So each start of a namenode draws a random
-//! number and logs it. The numbers that it hands out have some bits of it, and datanodes remember
-//! it with the last record that they have heard of. By that a namenode recognizes points and numbers
-//! of other histories.
+//! A log can lose its end, or an operator can restore an older copy of it. The next records then get
+//! the numbers of lost ones, so they form another history. To distinguish histories, each start of a
+//! namenode draws a random number and logs it. Each stamp and each id of a chunk, file or client that
+//! this start issues contains some of the random bits. Datanodes remember the random number with the
+//! last record that they know of. So a namenode recognizes points and numbers of other histories.
 
 use super::record::Record;
 use crate::{ChunkId, Identity, Stamp, messages::Point};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Bits of each number that are random, the same for all numbers of a kind of one start. They
-/// identify, and never order: the bits above count.
+/// The lowest bits of each number that are random, and the same for all numbers of one kind of one
+/// start. They only identify the start; the bits above count.
 pub(super) const RANDOM_BITS: u32 = 20;
-/// Most starts remembered. Numbers from before the first of them can't be checked.
+/// Most starts remembered. Numbers from before the first remembered start can't be checked.
 const MAX_STARTS: usize = 10_000;
-/// Numbers from here on were never handed out, by any start.
+/// No start issues this number or a higher one.
 const END: u64 = 1 << 62;
 
 /// A start of a namenode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// Its first record.
+    /// The first record that it wrote.
     pub record: u64,
-    /// Drawn at random; never 0.
+    /// Its random number, never 0.
     pub random: u64,
-    /// Its chunks are from here on.
+    /// Lower bound of the chunk ids that it issues.
     pub chunk: ChunkId,
-    /// Its stamps are from here on.
+    /// Lower bound of the stamps that it issues.
     pub stamp: Stamp,
 }
 
-/// See the module.
+/// The starts that wrote the log, and what operators have decided about other histories.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     pub(super) starts: Vec<Start>,
-    /// The last record other than starts, joins and sweeps.
+    /// The last record that isn't a start, join or sweep.
     changed: u64,
-    /// The highest number of a lost record that an operator has given up.
+    /// An operator has given up all lost records up to this number.
     given_up: u64,
-    /// Datanodes of another history that an operator has admitted, and that may still hold
-    /// replicas of it.
+    /// Datanodes of another history that an operator has admitted, and that may still hold replicas
+    /// of that history.
     admitted: BTreeSet<Identity>,
 }
 
-/// The first number from `from` on with the random bits of a start. Without a start, `from`.
+/// A number that is at least `from`, and whose lowest bits are the lowest of `bits`: `from` is rounded up
+/// to a multiple of 2^20 before. Without `bits`, the number is `from`.
 pub(super) fn number(from: u64, bits: Option<u64>) -> u64 {
     let Some(bits) = bits else { return from };
     let count = from.div_ceil(1 << RANDOM_BITS);
@@ -74,26 +75,27 @@ impl Start {
 }
 
 impl History {
-    /// The start that wrote the record. None: one from before starts were logged.
+    /// The start that wrote the record. None if that start isn't remembered.
     fn start_of(&self, record: u64) -> Option<&Start> {
         let after = self.starts.partition_point(|start| start.record <= record);
         self.starts.get(after.checked_sub(1)?)
     }
 
-    /// Whether the point is of this history, which has `last` as its last record.
+    /// Whether the point belongs to this history, whose last record is `last`.
     pub(super) fn has(&self, point: Point, last: u64) -> bool {
         point.record <= last && self.start_of(point.record).is_none_or(|start| start.random == point.start)
     }
 
-    /// Whether the log's changes end before a point of another history: then it has lost records. A
-    /// loss that an operator has given up doesn't count, nor does one that later changes have
-    /// outnumbered.
+    /// Whether the log's changes end before `point`, which belongs to another history: then the log has
+    /// lost records. False if an operator has given up these records, or if the log has since grown
+    /// beyond the point.
     pub(super) fn ends_before(&self, point: Point) -> bool {
         point.record > self.changed.max(self.given_up)
     }
 
     pub(super) fn note(&mut self, record: u64, changes: &[Record]) {
-        // The namenode makes these by itself, also on an older copy of its directory.
+        // The namenode writes these by itself, even on an older copy of its directory, so they must not
+        // hide lost records.
         let counts = |change: &Record| {
             use Record::{ClientJoined, NodeJoined, Started, Swept};
             !matches!(change, Started { .. } | ClientJoined { .. } | NodeJoined { .. } | Swept { .. })
@@ -125,7 +127,7 @@ impl History {
     }
 }
 
-/// Whether some namenode may have handed out the numbers.
+/// Whether some namenode can have issued the numbers.
 pub(super) fn is_possible(chunk: ChunkId, stamp: Stamp) -> bool {
     chunk.0 < END && stamp.0 < END
 }
@@ -152,7 +154,7 @@ mod tests {
     fn a_point_is_of_the_history_whose_start_wrote_it() {
         let mut history = History::default();
         let point = |record, start| Point { record, start };
-        assert!(history.has(point(3, 9), 5), "nothing is known of so old a log");
+        assert!(history.has(point(3, 9), 5), "no start is remembered that could contradict");
         let start = |record, random| Start { record, random, chunk: ChunkId(1), stamp: Stamp(1) };
         history.begin(start(10, 70));
         history.begin(start(20, 80));

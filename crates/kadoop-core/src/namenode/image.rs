@@ -1,4 +1,4 @@
-//! Checkpoints: the state written to one, and restored from one and the log.
+//! Writes the state to a checkpoint, and restores it from a checkpoint and the log.
 
 use super::{
     history::History,
@@ -33,9 +33,9 @@ enum Item {
     Decommissioned(NodeId),
     History(History),
     Detached(InodeNo),
-    /// Of an open file.
+    /// The holder of an open file.
     Held(FileId, Holder),
-    /// The minimum of replicas of a file that has one of its own.
+    /// A file's own minimum of replicas.
     Secured(InodeNo, u16),
 }
 
@@ -49,24 +49,24 @@ struct Attributes {
     accessed_ms: Millis,
 }
 
-/// Most entries in one item: keeps items far below a block's limit.
+/// Most entries of a directory in one item, which keeps items far below a block's limit.
 const ENTRIES: usize = 1_000;
 
 /// The result of a start.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The state after the last good record.
+    /// The state after the last valid record.
     pub state: State,
-    /// The end of the log.
+    /// The state of the log's end.
     pub tail: Tail,
-    /// Checkpoints that couldn't be read, and why.
+    /// For each checkpoint that couldn't be read: the reason.
     pub unreadable: Vec<LogError>,
 }
 
 /// Loads the newest checkpoint that verifies, and applies every record after it.
 ///
 /// # Errors
-/// A gap or damage in the log, or an end before its mark; records that can't be applied; the disk's.
+/// The log has a gap or damage, or ends before its mark; a record can't be applied; the disk's.
 pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, LogError> {
     let loaded = load_part(disk, cluster, config)?;
     let found = loaded.state.next.sequence;
@@ -78,11 +78,11 @@ pub fn load<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, 
     }
 }
 
-/// As [`load`], of a log that goes on behind the segments that `disk` shows: its mark says nothing
-/// about these.
+/// As [`load`], but without a comparison with the mark: `disk` shows only a part of the log's segments,
+/// and the log continues after them.
 ///
 /// # Errors
-/// As [`load`], but for the mark.
+/// As [`load`], except for the mark.
 pub fn load_part<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loaded, LogError> {
     let mut unreadable = Vec::new();
     let mut state = None;
@@ -118,8 +118,8 @@ pub fn save<D: Disk>(disk: &D, cluster: u64, config: &Config, state: &State) -> 
     log::prune(disk, config.faults)
 }
 
-/// As [`save`], but removes nothing: an older checkpoint can't be read, so those before it are
-/// needed.
+/// As [`save`], but removes nothing. For the case that a checkpoint can't be read, so that the files
+/// before it are still needed.
 ///
 /// # Errors
 /// The disk's.
@@ -189,7 +189,7 @@ fn write_inode(number: InodeNo, inode: &Inode, item: &mut dyn FnMut(&Item)) {
 fn read<D: Disk>(disk: &D, cluster: u64, sequence: u64, faults: Faults) -> Result<State, LogError> {
     let mut state = State::empty();
     log::read_checkpoint(disk, cluster, sequence, faults, |bytes| {
-        state.take_up(postcard::from_bytes(bytes).map_err(|_| "it isn't an item of this version")?)
+        state.take_up(postcard::from_bytes(bytes).map_err(|_| "the checkpoint has an unknown item")?)
     })?;
     if state.next.sequence == sequence && state.inodes.get(super::inodes::ROOT).is_some() {
         Ok(state)
@@ -217,7 +217,7 @@ impl State {
             }
             Item::Entries(number, more) => match self.inodes.get_mut(number).map(|inode| &mut inode.body) {
                 Some(Body::Directory(entries)) => entries.extend(more),
-                _ => return Err("entries without their directory"),
+                _ => return Err("the checkpoint has entries without their directory"),
             },
             Item::File(number, attributes, chunk_bytes, replication, made, chunks) => {
                 let chunks = chunks.into_boxed_slice();
@@ -228,10 +228,10 @@ impl State {
                 Some(Body::File { min_replicas, .. }) => {
                     *min_replicas = u8::try_from(least).unwrap_or(u8::MAX);
                 }
-                _ => return Err("a minimum of replicas without its file"),
+                _ => return Err("the checkpoint has a minimum of replicas without its file"),
             },
             Item::Held(file, holder) => {
-                self.open.get_mut(&file).ok_or("a holder without its file")?.holder = Some(holder);
+                self.open.get_mut(&file).ok_or("a holder has no open file")?.holder = Some(holder);
             }
             Item::Chunk(id, chunk) => drop(self.chunks.insert(id, chunk)),
             Item::Kept(chunk, old) => drop(self.kept.insert(chunk, old)),
@@ -248,6 +248,6 @@ impl State {
     fn put(&mut self, number: InodeNo, attributes: Attributes, body: Body) -> Result<(), &'static str> {
         let Attributes { parent, owner, group, mode, modified_ms, accessed_ms } = attributes;
         let inode = Inode { parent, owner, group, mode, modified_ms, accessed_ms, body };
-        if self.inodes.put_back(number, inode) { Ok(()) } else { Err("the inode is there twice, or far off") }
+        if self.inodes.put_back(number, inode) { Ok(()) } else { Err("it has an inode twice, or far off") }
     }
 }

@@ -1,16 +1,15 @@
-//! The table of inodes: small entries in pages, no pointer per entry.
+//! The table of inodes: small entries in pages, without a pointer for each entry.
 //!
-//! An empty file costs its 64 bytes here and its entry in the directory: 32 bytes, and the tree's
-//! slack. Names up to 24 bytes lie in the entry itself.
+//! An empty file costs 64 bytes here, and 32 bytes in its directory's tree plus that tree's slack. Names
+//! up to 24 bytes are stored in the directory's entry itself.
 
 use crate::{ChunkId, InodeNo, Millis};
 use compact_str::CompactString;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Inodes per page: large enough for a small table of pages, and growing never copies more than one
-/// page.
+/// Inodes per page. Large enough for a small table of pages; growing the table copies at most one page.
 const PAGE: usize = 4_096;
-/// Slots among which any number may be empty in a row, as a checkpoint is read.
+/// Below this slot, a checkpoint may leave any number of slots in a row empty.
 const HOLES: u32 = 1 << 21;
 /// The root directory.
 pub const ROOT: InodeNo = InodeNo(0);
@@ -19,9 +18,9 @@ pub const ROOT: InodeNo = InodeNo(0);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the names say it
 pub struct Inode {
-    /// Its directory; the root and the top of a detached tree are their own.
+    /// Its directory. The root and the top of a detached tree name themselves.
     pub parent: InodeNo,
-    /// In [`super::state::Names`].
+    /// Number of the owner's name in [`super::state::Names`]. `group` is such a number, too.
     pub owner: u32,
     pub group: u32,
     pub mode: u16,
@@ -39,9 +38,10 @@ pub enum Body {
         chunks: Box<[ChunkId]>,
         chunk_bytes: u32,
         replication: u16,
-        /// Replicas on disk that make its bytes durable, if that is more than the cluster's minimum.
+        /// The file's own minimum of replicas, which applies if it is higher than the cluster's; else 0.
         min_replicas: u8,
-        /// The transaction that made it, which tells it from other files of the same name.
+        /// A number from the transaction that made the file. It distinguishes the file from others of
+        /// the same name.
         made: u64,
     },
 }
@@ -63,7 +63,7 @@ impl Inode {
         }
     }
 
-    /// The transaction that made it; 0 for a directory.
+    /// The number from the transaction that made the file; 0 for a directory.
     pub fn made(&self) -> u64 {
         match self.body {
             Body::Directory(_) => 0,
@@ -71,8 +71,9 @@ impl Inode {
         }
     }
 
-    /// Replicas on disk that make its bytes durable, in a cluster with this minimum. A file from before
-    /// the minimum was raised may want fewer in all, and can't have more.
+    /// Number of replicas on disk with which the file's bytes are durable. `of_cluster` is the cluster's
+    /// minimum. A file that is older than a raise of that minimum may have a lower replication, which
+    /// then applies.
     pub fn min_replicas(&self, of_cluster: usize) -> usize {
         match self.body {
             Body::Directory(_) => of_cluster,
@@ -95,14 +96,14 @@ impl Inode {
 #[derive(Debug, Clone, Default)]
 pub struct Inodes {
     pages: Vec<Vec<Option<Inode>>>,
-    /// Empty slots below the end. The lowest is used first, so that the same state always gives the
-    /// same numbers, regardless of its history.
+    /// Empty slots below `end`. The lowest is used first, so that a state restored from a checkpoint
+    /// assigns the same numbers as the original.
     free: BTreeSet<u32>,
     end: u32,
 }
 
 impl Inodes {
-    /// Slot of the next inode, or of the one after `taken` others.
+    /// Slot for a new inode, if `taken` other new inodes get the slots before it.
     pub fn next(&self, taken: usize) -> Option<InodeNo> {
         match self.free.iter().nth(taken) {
             Some(slot) => Some(InodeNo(*slot)),
@@ -124,10 +125,10 @@ impl Inodes {
         self.pages.get_mut(slot / PAGE)?.get_mut(slot % PAGE)?.as_mut()
     }
 
-    /// Puts an inode into an empty slot; false if the slot is in use, or more than a page
-    /// beyond the end.
+    /// Puts an inode into an empty slot. False if the slot is in use, or lies more than a page beyond the
+    /// end.
     pub fn put(&mut self, number: InodeNo, inode: Inode) -> bool {
-        // A number from a damaged record must not cost memory for slots never used.
+        // A number from a damaged record must not allocate memory for many empty slots.
         number.0 <= self.end.saturating_add(PAGE as u32) && self.put_back(number, inode)
     }
 
@@ -175,7 +176,7 @@ impl Inodes {
     }
 }
 
-/// Two tables are equal if they hold the same inodes and hand out the same next numbers.
+/// Two tables are equal if they hold the same inodes and assign the same next numbers.
 impl PartialEq for Inodes {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter()) && (0..3).all(|taken| self.next(taken) == other.next(taken))

@@ -1,16 +1,16 @@
-//! Full reports, which the namenode takes in parts: a million replicas at once would keep other calls
-//! waiting for some tenths of a second.
+//! Full reports, which the namenode processes in parts: a million replicas at once would make other
+//! calls wait for some tenths of a second.
 //!
-//! A datanode reports its replicas in the order of their chunks. So a chunk that a part passes over
-//! isn't there any more. Between two parts
+//! A datanode reports its replicas in the order of their chunks. So if a part skips a known chunk, the
+//! datanode no longer has it. Between two parts
 //!
-//! - replicas that the report hasn't come to count as before; in a new session they don't count,
+//! - replicas that the report hasn't reached count as before; in a new session they don't count,
 //! - the datanode may begin another session, which ends the report,
-//! - a file may be removed: an order to delete a replica goes before a report of it,
-//! - a writer may tell that it has sealed a chunk: it knows more than the report.
+//! - a file may be removed: an order to delete a replica overrules the report of that replica,
+//! - a writer may say that it has sealed a chunk: it overrules the report, which is older.
 //!
-//! All numbers are checked before the first replica counts, since a datanode of another history may
-//! hold other bytes under the same numbers.
+//! The namenode checks all numbers of a report before the first replica counts, since a datanode of
+//! another history may hold other bytes under the same numbers.
 
 use super::{Namenode, record::Record};
 use crate::{
@@ -24,23 +24,24 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
-/// A full report that is being taken.
+/// A full report that is being processed.
 #[derive(Debug)]
 pub(super) struct Intake {
     /// The number of its heartbeat.
     pub number: u64,
-    /// Replicas whose numbers were checked, and the highest numbers of another history.
+    /// Number of replicas whose numbers were checked.
     checked: usize,
+    /// The highest checked numbers that belong to another history.
     foreign: Option<(ChunkId, Stamp)>,
-    /// Replicas that were taken.
+    /// Number of replicas that were processed.
     taken: usize,
-    /// The datanode's replicas are known up to this chunk.
+    /// Replicas of chunks up to this one were processed.
     pub upto: ChunkId,
-    /// Chunks of replicas that the same heartbeat tells damaged.
+    /// Chunks of replicas that the same heartbeat reports as damaged.
     damaged: BTreeSet<ChunkId>,
-    /// Chunks that a writer has sealed on the datanode since the report came.
+    /// Chunks that a writer has sealed on the datanode since the report arrived.
     pub written: BTreeSet<ChunkId>,
-    /// Whether the namenode had asked for it after a cancelled decommission.
+    /// Whether the namenode had requested the report after a cancelled decommission.
     asked: bool,
 }
 
@@ -63,14 +64,15 @@ impl Intake {
     }
 }
 
-/// What a report says next.
+/// The next statement of a report about a chunk.
 enum Next {
     Has(ReplicaReport),
     Lacks(ChunkId),
 }
 
 impl Namenode {
-    /// Takes the next part of the heartbeat's full report. True: it is over, or there is none.
+    /// Processes the next part of the heartbeat's full report. Returns true if the report is complete,
+    /// or if there is none.
     pub(super) fn take_part(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) -> Result<bool> {
         let full = beat.full.as_deref().unwrap_or_default();
         if self.report_of(id, beat).is_none() {
@@ -99,13 +101,13 @@ impl Namenode {
         Ok(false)
     }
 
-    /// The report, if it is the one that is being taken.
+    /// The report that is being processed, if it came with this heartbeat.
     fn report_of(&mut self, id: NodeId, beat: &Heartbeat) -> Option<&mut Intake> {
         let report = self.cluster.nodes.get_mut(&id)?.report.as_mut();
         report.filter(|report| report.number == beat.number)
     }
 
-    /// Checks some numbers. True: all are checked.
+    /// Checks the next numbers of the report. Returns true once all are checked.
     fn check_part(&mut self, id: NodeId, beat: &Heartbeat, full: &[ReplicaReport]) -> Result<bool> {
         let from = self.report_of(id, beat).map_or(0, |report| report.checked);
         let upto = full.len().min(from + self.config.report_replicas.max(1));
@@ -126,7 +128,7 @@ impl Namenode {
         Ok(all || self.config.faults.has(Fault::ReportUnchecked))
     }
 
-    /// The next replica of the report, or the next chunk that it lacks though it was known.
+    /// The next replica of the report, or the next known chunk that the report lacks.
     fn next_reported(&mut self, id: NodeId, beat: &Heartbeat, full: &[ReplicaReport]) -> Option<Next> {
         let adds = self.config.faults.has(Fault::ReportAdded);
         let overruled = self.config.faults.has(Fault::WrittenForgotten);
@@ -145,7 +147,7 @@ impl Namenode {
                 }
                 (_, None) => return None,
             };
-            // Of an older datanode they may come in any order.
+            // A datanode of an older version may report its replicas in any order.
             report.upto = report.upto.max(chunk);
             if overruled || !report.written.contains(&chunk) {
                 return Some(next);
@@ -164,13 +166,13 @@ impl Namenode {
         if admitted && report.foreign.is_none() {
             self.commit(None, vec![Record::Settled { identity: beat.identity }]);
         }
-        // Look at once, so that a complete cluster needn't wait for the next tick.
+        // Check safe mode now, so that a complete cluster needn't wait for the next tick.
         self.watch_safe_mode(now);
         self.apply_changes(id, beat, now);
     }
 }
 
-/// The highest of two chunks, and of two stamps.
+/// The higher of the two chunks, and the higher of the two stamps.
 pub(super) fn higher(of: (ChunkId, Stamp), other: (ChunkId, Stamp)) -> (ChunkId, Stamp) {
     (of.0.max(other.0), of.1.max(other.1))
 }

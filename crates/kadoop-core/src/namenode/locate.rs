@@ -12,17 +12,17 @@ impl Namenode {
     /// The chunks that hold `length` bytes from `offset` on, and their replicas.
     ///
     /// # Errors
-    /// As for reading: NotFound, IsADirectory, PermissionDenied …
+    /// As [`super::View::readable`].
     pub fn locate(&self, caller: &Caller, path: &str, offset: u64, length: u64) -> Result<Located> {
         self.layout_from(self.view(caller).readable(path)?, offset, length)
     }
 
-    /// As [`Namenode::locate`], for a file located before, even if it was renamed: `made` and one
-    /// of its chunks identify it.
+    /// As [`Namenode::locate`], for a file that was located before and may have been renamed since: its
+    /// `made` and one of its chunks identify it.
     ///
     /// # Errors
-    /// NotFound: the file or that chunk has been removed. PermissionDenied, also of the directories
-    /// above the file now.
+    /// NotFound: the file or that chunk has been removed. PermissionDenied: the caller may not read the
+    /// file, or pass through the directories that are now above it.
     pub fn locate_file(
         &self,
         caller: &Caller,
@@ -39,8 +39,8 @@ impl Namenode {
         self.layout_from(inode, offset, length)
     }
 
-    /// Live datanodes whose replica of the chunk as logged is damaged. [`Namenode::locate`] leaves
-    /// them out, though parts of such a replica may be sound.
+    /// Live datanodes whose replica of the chunk, with this stamp, is damaged. [`Namenode::locate`]
+    /// omits them, though parts of such a replica may be sound.
     pub fn damaged(&self, chunk: ChunkId, stamp: Stamp) -> Vec<NodeId> {
         let odd = self.cluster.odd_of(chunk);
         let damaged = odd.filter(|odd| odd.corrupt && odd.report.stamp == stamp).map(|odd| odd.node);
@@ -82,7 +82,8 @@ impl Namenode {
         Ok(Located { made, chunks, length: file_length, open: file.is_some() })
     }
 
-    /// Locates the replaced chunk, which may have fewer bytes, if no datanode has this one.
+    /// Locates the chunk that this one replaced, which may have fewer bytes. For the case that no
+    /// datanode has this one.
     fn fall_back(&self, this: LocatedChunk) -> Vec<LocatedChunk> {
         let kept = self.state.kept.get(&this.chunk).into_iter().flatten();
         let kept =

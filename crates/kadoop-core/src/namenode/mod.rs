@@ -9,15 +9,15 @@
 //! The caller's duties:
 //!
 //! 1. After each call, move the transactions in [`Namenode::outbox`] to the log.
-//! 2. Send no answer before the log is on disk up to [`Namenode::sequence`] as it was when the
-//!    answer was made. This covers answers to queries, and to heartbeats with their orders.
+//! 2. With each answer, note [`Namenode::sequence`], and send the answer only when the log is on disk up
+//!    to there. This includes answers to queries, and answers to heartbeats with their orders.
 //! 3. If the log fails, stop: the state is then ahead of the disk.
 //! 4. Call [`Namenode::tick`] each second.
 //! 5. Pass a clock that never runs backwards (`now`) for spans, and the wall clock for times of files.
 //!
-//! The namenode doesn't log which datanodes are alive, what they hold, the ages of leases, or
-//! rounds of recovery. After a restart it learns them again, and decides nothing from their
-//! absence.
+//! The namenode doesn't log which datanodes are alive, which replicas they hold, the ages of leases,
+//! or rounds of recovery. After a restart it learns these again, and decides nothing from what it
+//! doesn't know yet.
 
 mod admission;
 mod apply;
@@ -67,7 +67,7 @@ use writing::Wishes;
 /// Records, and the answer that goes with them.
 type Decision = (Vec<Record>, Answer);
 
-/// A refusal, and the open file that caused it, if one did.
+/// A refusal, and the open file that caused it, if an open file did.
 #[derive(Debug)]
 struct Refusal {
     error: Error,
@@ -88,21 +88,22 @@ pub struct Namenode {
     cluster: Cluster,
     short_of_room: bool,
     surveys: Surveys,
-    /// Transactions that are applied and still to be logged, in order. The caller takes them.
+    /// Applied transactions that aren't in the log yet, in order. The caller takes them and logs them.
     pub outbox: Vec<Transaction>,
     events: Vec<Event>,
 }
 
 impl Namenode {
-    /// Starts from the loaded state. `random` must be a number that no earlier namenode got.
+    /// Starts from the loaded state. `random` must be a random number, never used by an earlier start.
     pub fn new(config: Config, state: State, now: Millis, random: u64) -> Self {
         let cluster = Cluster::new(&state, now, random);
         let (short_of_room, outbox, events) = (false, Vec::new(), Vec::new());
         Self { config, state, cluster, short_of_room, surveys: Surveys::default(), outbox, events }
     }
 
-    /// Logs this start, so that its records and numbers can be told from those of others. `random`
-    /// must be a number that no earlier start got, and not 0. Call it once, before all else.
+    /// Logs this start, which distinguishes its records and numbers from those of other starts.
+    /// `random` must be a random number, never used by an earlier start, and not 0. Call this once,
+    /// before all other calls.
     pub fn begin(&mut self, random: u64) {
         self.commit(None, vec![Record::Started { random }]);
     }
@@ -117,18 +118,18 @@ impl Namenode {
         self.state.next.sequence
     }
 
-    /// Whether it still waits for datanodes to report. Until then it deletes, copies and recovers
-    /// nothing.
+    /// Whether the namenode still waits for datanodes to report, or for an operator's decision about a
+    /// log that lost records. Until then it deletes, copies and recovers nothing.
     pub fn in_safe_mode(&self) -> bool {
         self.cluster.in_safe_mode()
     }
 
-    /// The state as `caller` may see it, for queries.
+    /// The state with the rights of `caller`, for queries.
     pub fn view<'a>(&'a self, caller: &'a Caller) -> View<'a> {
         View { state: &self.state, caller, config: &self.config }
     }
 
-    /// Gives a new client its number.
+    /// Adds a new client, and returns its number.
     pub fn join_client(&mut self, now: Millis) -> ClientId {
         let client = self.state.next_client();
         self.commit(None, vec![Record::ClientJoined { client }]);
@@ -141,11 +142,11 @@ impl Namenode {
         self.cluster.renewed.insert(client, now);
     }
 
-    /// Executes a mutation, or repeats the answer to an earlier try of it. `near` are the datanodes
-    /// on the client's own host. They get the first replica of a new chunk.
+    /// Executes a mutation. If `request` was executed before, only repeats its answer. `near` are the
+    /// datanodes on the client's own host: one of them gets a replica of a new chunk, if possible.
     ///
     /// # Errors
-    /// The reason. Nothing has changed then, and a retry may succeed.
+    /// The reason for a refusal. The mutation has changed nothing, and a retry may succeed.
     pub fn mutate(
         &mut self,
         caller: &Caller,
@@ -159,7 +160,7 @@ impl Namenode {
     }
 
     /// As [`Namenode::mutate`], but a creation also begins the file's first chunk, if there are
-    /// datanodes for it: a small file then needs one request and one sync of the log less.
+    /// datanodes for it. A small file then needs one request and one sync of the log less.
     ///
     /// # Errors
     /// As [`Namenode::mutate`].
@@ -175,8 +176,8 @@ impl Namenode {
         self.execute(caller, request, mutation, (near, true), now, wall_ms)
     }
 
-    /// As [`Namenode::mutate`], for the removal of a tree that has been surveyed for this caller
-    /// ([`Namenode::is_surveyed`]).
+    /// As [`Namenode::mutate`], for the removal of a tree for which this caller's rights were checked by
+    /// a survey ([`Namenode::is_surveyed`]).
     ///
     /// # Errors
     /// As [`Namenode::mutate`].
@@ -218,7 +219,8 @@ impl Namenode {
                 let Some(file) = refusal.contended else { return Err(refusal.error) };
                 let returns = self.holds_elsewhere(file, caller, request.client);
                 self.contend(file, returns || matches!(mutation, Mutation::RecoverLease { .. }), now);
-                // It gets the file as soon as its earlier writer's chunk has its end.
+                // A session that took over its own file gets it as soon as the earlier writer's chunk
+                // has ended, so tell its client to try again.
                 return Err(if returns { Error::Unavailable } else { refusal.error });
             }
         };
@@ -230,7 +232,7 @@ impl Namenode {
         Ok(answer)
     }
 
-    /// Whether this retries a request that has its answer already.
+    /// Whether the request was executed before, so that it is a retry.
     pub fn has_answered(&self, request: RequestId) -> bool {
         matches!(self.state.clients.answer(request), Ok(Some(_)))
     }
@@ -287,11 +289,11 @@ impl Namenode {
         })
     }
 
-    /// Applies records and queues them for the log: the only way to change the state.
+    /// Applies records and queues them for the log. The state changes in no other way.
     ///
     /// # Panics
-    /// If the records don't fit the state for which they were decided. In the log, they would fail
-    /// every start. So the namenode doesn't log them, and its caller stops.
+    /// If the records don't fit the state for which they were decided. Such records in the log would
+    /// make every later start fail. So this panics before they are queued for the log.
     fn commit(&mut self, request: Option<(RequestId, Answer)>, records: Vec<Record>) {
         let transaction = Transaction { request, records };
         self.events.clear();
@@ -304,8 +306,8 @@ impl Namenode {
         }
     }
 
-    /// Frees some inodes of removed trees, and reviews some chunks of datanodes that have come or gone;
-    /// true if more are left. All of them at once would keep other requests waiting.
+    /// Frees some inodes of removed trees, and reviews some chunks of datanodes that have come or gone.
+    /// Returns whether more are left: to handle all at once would make other requests wait.
     pub fn sweep(&mut self) -> bool {
         if !self.state.detached.is_empty() {
             self.commit(None, vec![Record::Swept { inodes: self.config.sweep_inodes }]);
@@ -314,8 +316,8 @@ impl Namenode {
         !self.state.detached.is_empty() || !self.cluster.unreviewed.is_empty()
     }
 
-    /// Sets whether the log's disk is full. If so, no recovery begins another round, since each
-    /// round logs its stamp. The remaining room is for requests that end something.
+    /// Sets whether the log's disk is nearly full. If so, no recovery begins another round, since each
+    /// round logs its stamp. The remaining room is for requests that free space or end a file.
     pub fn set_short_of_room(&mut self, short: bool) {
         self.short_of_room = short;
     }

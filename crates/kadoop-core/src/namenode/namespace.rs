@@ -1,4 +1,4 @@
-//! Operations on names, decided here as records.
+//! Operations on names. They return the records to commit, and change nothing themselves.
 
 use super::{
     Decision, Refusal,
@@ -15,11 +15,12 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Rights that a directory made on the way needs, so that its maker can go on below it.
+/// Rights that a newly made parent directory gets in any case, so that its owner can make the next
+/// directory in it.
 const WRITE_AND_PASS: u16 = (WRITE | EXECUTE) << 6;
 
 const BELOW_CLUSTERS: Error = Error::Invalid(
-    "the replication is below the cluster's minimum of replicas (--min-replicas); ask for that many or more",
+    "the replication is below the cluster's minimum of replicas (--min-replicas); ask for at least that many",
 );
 const BELOW_MINIMUM: Error = Error::Invalid("the replication is below the file's minimum of replicas");
 
@@ -45,8 +46,8 @@ impl View<'_> {
         Ok((records, Answer::Done))
     }
 
-    /// Records that make the directories `names` below the path's last existing one, and the inode
-    /// of the last of them.
+    /// Records that make the directories `names` below the path's last existing directory, and the inode
+    /// of the last new directory.
     fn directories(
         &self,
         walk: &Walk<'_>,
@@ -86,14 +87,14 @@ impl View<'_> {
         time_ms: Millis,
     ) -> Result<Decision, Refusal> {
         if new.chunk_bytes < self.config.min_chunk_bytes.max(1) || new.chunk_bytes > MAX_CHUNK_BYTES {
-            return Err(Error::Invalid("the chunk size is below the cluster's least, or above 2 GiB").into());
+            return Err(Error::Invalid("the chunk size is below the cluster's minimum or above 2 GiB").into());
         }
         self.check_replication(new.replication)?;
         if new.min_replicas > new.replication {
             return Err(BELOW_MINIMUM.into());
         }
         if new.min_replicas > u8::MAX.into() {
-            return Err(Error::Invalid("no pipeline has more than 255 datanodes, so no minimum can").into());
+            return Err(Error::Invalid("the minimum of replicas must be at most 255").into());
         }
         let walk = self.walk(new.path)?;
         let name = walk.name.ok_or(Error::IsADirectory)?;
@@ -157,7 +158,7 @@ impl View<'_> {
         };
         let parent = source.parent()?;
         self.demand_unlink(parent, inode)?;
-        // All `found` are above the target, or are the target itself if it exists.
+        // All inodes in `found` are above the target, or are the target itself if it exists.
         if target.missing.len() > 1 {
             return Err(Error::NotFound);
         }
@@ -193,7 +194,7 @@ impl View<'_> {
         }
     }
 
-    /// `surveyed` is a tree that the caller may certainly remove.
+    /// Removes a file or directory. `surveyed` is a tree that a survey allows the caller to remove.
     pub(super) fn delete(
         &self,
         path: &str,
@@ -205,8 +206,8 @@ impl View<'_> {
         if !walk.missing.is_empty() {
             return Ok((Vec::new(), Answer::Changed(false)));
         }
-        let (inode, parent) = (walk.target()?, walk.parent()?);
         let name = walk.name.ok_or(Error::Invalid("the root can't be removed"))?;
+        let (inode, parent) = (walk.target()?, walk.parent()?);
         self.demand_unlink(parent, inode)?;
         if self.state.inode(inode)?.entries().is_some_and(|entries| !entries.is_empty()) {
             if !recursive {
@@ -225,7 +226,7 @@ impl View<'_> {
         Ok((vec![Record::Removed { at: place(parent, name), time_ms }], Answer::Changed(true)))
     }
 
-    /// Whether a tree has more inodes than may be freed at a time.
+    /// Whether a tree has more inodes than the namenode frees in one step.
     pub(super) fn is_large(&self, top: InodeNo) -> Result<bool> {
         let (mut rest, mut count) = (vec![top], 0);
         while let Some(number) = rest.pop() {
@@ -239,7 +240,7 @@ impl View<'_> {
         Ok(false)
     }
 
-    /// Records a shorter length; sealed chunks stay as they are.
+    /// Decides to record a shorter length. Datanodes' replicas stay as they are.
     pub(super) fn truncate(&self, path: &str, length: u64, time_ms: Millis) -> Result<Decision, Refusal> {
         let inode = self.walk(path)?.target()?;
         let now = self.state.length(inode)?;
@@ -254,8 +255,8 @@ impl View<'_> {
         Ok((vec![Record::Truncated { inode, length, time_ms }], Answer::Changed(true)))
     }
 
-    /// Moves the sources' chunks to the target; no datanode takes part. The caller needs the rights
-    /// to write the target, and to read and remove each source.
+    /// Decides to move the sources' chunks to the target's end, in which no datanode takes part. The
+    /// caller needs the rights to write the target, and to read and remove each source.
     pub(super) fn concat(
         &self,
         target: &str,
@@ -278,15 +279,15 @@ impl View<'_> {
             self.demand_unlink(walk.parent()?, inode)?;
             self.demand_closed(inode)?;
             if !seen.insert(inode) {
-                return Err(Error::Invalid("a file is named twice").into());
+                return Err(Error::Invalid("concat names a file twice").into());
             }
             if self.state.length(inode)? == 0 {
-                return Err(Error::Invalid("an empty file can't be joined").into());
+                return Err(Error::Invalid("a source of concat is empty").into());
             }
             places.push(place(walk.parent()?, name));
         }
         if chunks > MAX_FILE_CHUNKS {
-            return Err(Error::Invalid("the file would have more chunks than a file may").into());
+            return Err(Error::Invalid("the file would have more chunks than the maximum").into());
         }
         if self.config.faults.has(Fault::JoinedBackwards) {
             places.reverse();
@@ -335,7 +336,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Refuses, with the number of the opening, if a writer has the file.
+    /// Refuses if a writer has the file open. The refusal names that opening.
     pub(super) fn demand_closed(&self, inode: InodeNo) -> Result<(), Refusal> {
         match self.state.open_inodes.get(&inode) {
             None => Ok(()),

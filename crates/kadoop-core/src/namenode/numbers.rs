@@ -1,4 +1,4 @@
-//! The numbers that the namenode hands out next, and whether it has handed out those that others name.
+//! The numbers that the namenode issues next, and whether it has issued the numbers in a request.
 
 use super::{
     history::{RANDOM_BITS, Start, low, number},
@@ -11,7 +11,7 @@ impl State {
         self.history.starts.last()
     }
 
-    /// Where the log ends.
+    /// The point at which the log ends.
     pub(super) fn point(&self) -> Point {
         Point { record: self.next.sequence, start: self.start().map_or(0, |start| start.random) }
     }
@@ -36,7 +36,7 @@ impl State {
         ClientId(number(self.next.client.0, self.start().map(Start::other_bits)))
     }
 
-    /// The number of a file that this transaction makes.
+    /// The number `made` of a file that the current transaction makes.
     pub(super) fn made(&self) -> u64 {
         match self.start() {
             Some(start) => self.next.sequence << RANDOM_BITS | low(start.other_bits()),
@@ -44,12 +44,13 @@ impl State {
         }
     }
 
-    /// Whether the point is of this log's history.
+    /// Whether the point belongs to this log's history.
     pub(super) fn has_point(&self, point: Point) -> bool {
         point.start == 0 || self.history.has(point, self.next.sequence)
     }
 
-    /// Whether this history has handed out the numbers, as far as it can be known.
+    /// Whether this history has issued the chunk and the stamp. Numbers from before the first remembered
+    /// start count as issued, if they are below the next ones.
     pub(super) fn has_given(&self, chunk: ChunkId, stamp: Stamp) -> bool {
         let starts = &self.history.starts;
         let of = |from: fn(&Start) -> u64, number: u64, bits: fn(&Start) -> u64| {

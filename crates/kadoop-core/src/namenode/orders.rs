@@ -1,4 +1,4 @@
-//! Orders that wait for a datanode.
+//! Orders that wait to be sent to a datanode, or to be carried out by it.
 
 use crate::{
     ChunkId, Stamp,
@@ -6,8 +6,8 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Most replicas that a datanode is ordered to compare with their checksums, beyond its own scrub.
-/// Readers cause these orders, so they need a bound.
+/// Most waiting orders to one datanode to compare a replica with its checksums. Readers cause these
+/// orders, so they need a bound.
 const MAX_VERIFIES: usize = 1_000;
 
 /// The kind of an order. Orders are sent in this sequence, so recoveries and their writers don't
@@ -21,11 +21,12 @@ pub(super) enum Kind {
     Verify,
 }
 
-/// The orders for one datanode: per kind and chunk one, with the highest stamp.
+/// The orders for one datanode: at most one of each kind for each chunk, the one with the highest
+/// stamp.
 #[derive(Debug, Default)]
 pub(super) struct Orders(BTreeMap<(Kind, ChunkId), Waiting>);
 
-/// An order, and whether the datanode may have it or one that it replaces.
+/// An order. `sent` says whether it, or an order that it replaced, was sent to the datanode.
 #[derive(Debug)]
 struct Waiting {
     order: Order,
@@ -50,14 +51,15 @@ impl Orders {
         self.0.insert((kind, chunk), Waiting { order, sent });
     }
 
-    /// Removes orders, carried out or obsolete, with stamps up to this one.
+    /// Removes the order of this kind for the chunk, carried out or obsolete, if its stamp is at most
+    /// `upto`.
     pub(super) fn end(&mut self, kind: Kind, chunk: ChunkId, upto: Stamp) {
         if self.0.get(&(kind, chunk)).is_some_and(|waiting| parts(&waiting.order).2 <= upto) {
             self.0.remove(&(kind, chunk));
         }
     }
 
-    /// Takes an order back. False: the datanode may have it already, or there is none.
+    /// Removes an order that wasn't sent. Returns false if it was sent, or if there is none.
     pub(super) fn withdraw(&mut self, kind: Kind, chunk: ChunkId) -> bool {
         let unsent = self.0.get(&(kind, chunk)).is_some_and(|waiting| !waiting.sent);
         if unsent {
@@ -66,7 +68,7 @@ impl Orders {
         unsent
     }
 
-    /// The next orders to send.
+    /// The next orders to send, at most `most`.
     pub(super) fn next(&mut self, most: usize) -> Vec<Order> {
         let next = self.0.values_mut().take(most).map(|waiting| {
             waiting.sent = true;
@@ -74,8 +76,8 @@ impl Orders {
         });
         let next: Vec<Order> = next.collect();
         for order in &next {
-            // The deadline catches a lost copy, and the datanode's scrub a lost comparison. The
-            // others stay, and so repeat.
+            // Send these kinds once: if the order is lost, a copy has a deadline, and the datanode's
+            // own scrub compares the replica. Other orders stay, so the next answer repeats them.
             let (kind, chunk, _) = parts(order);
             if matches!(kind, Kind::Copy | Kind::Verify) {
                 self.0.remove(&(kind, chunk));
@@ -124,7 +126,7 @@ mod tests {
         orders.add(delete(1, 7));
         assert_eq!(orders.next(9), [delete(1, 7)]);
         assert!(!orders.withdraw(Kind::Delete, ChunkId(1)));
-        // The datanode may have the one that this replaces.
+        // The datanode may have the order that this one replaces.
         orders.add(delete(1, 8));
         assert!(!orders.withdraw(Kind::Delete, ChunkId(1)));
         assert_eq!(orders.next(9), [delete(1, 8)]);

@@ -25,7 +25,7 @@ pub const MODE_BITS: u16 = 0o1777;
 /// The names of an absolute path, in order; empty for the root.
 ///
 /// # Errors
-/// Invalid: relative, `.` or `..`, NUL, or beyond a limit.
+/// Invalid: the path is relative, has the name `.` or `..` or a NUL byte, or exceeds a limit.
 pub fn parse(path: &str) -> Result<Vec<&str>> {
     if path.len() > MAX_PATH_BYTES {
         return Err(Error::Invalid("the path is longer than 8,000 bytes"));
@@ -39,7 +39,7 @@ pub fn parse(path: &str) -> Result<Vec<&str>> {
     }
     for name in &names {
         if *name == "." || *name == ".." || name.contains('\0') {
-            return Err(Error::Invalid("a name in the path is ., .. or has a NUL"));
+            return Err(Error::Invalid("a name in the path is . or .., or contains a NUL byte"));
         }
         if name.len() > MAX_NAME_BYTES {
             return Err(Error::Invalid("a name in the path is longer than 255 bytes"));
@@ -48,12 +48,12 @@ pub fn parse(path: &str) -> Result<Vec<&str>> {
     Ok(names)
 }
 
-/// The existing and the missing part of a path.
+/// The existing part and the missing part of a path.
 #[derive(Debug)]
 pub struct Walk<'p> {
     /// The path's existing inodes, from the root on.
     pub found: Vec<InodeNo>,
-    /// The names that don't exist.
+    /// The path's remaining names, which don't exist.
     pub missing: Vec<&'p str>,
     /// The last name, if the path isn't the root.
     pub name: Option<&'p str>,
@@ -63,7 +63,7 @@ impl Walk<'_> {
     /// The inode at the path.
     ///
     /// # Errors
-    /// NotFound.
+    /// NotFound: nothing exists at the path.
     pub fn target(&self) -> Result<InodeNo> {
         if self.missing.is_empty() { self.last() } else { Err(Error::NotFound) }
     }
@@ -76,17 +76,18 @@ impl Walk<'_> {
         self.found.last().copied().ok_or(Error::NotFound)
     }
 
-    /// The directory that the target is in.
+    /// The directory that contains the inode at the path, which must exist.
     ///
     /// # Errors
-    /// Invalid, for the root.
+    /// Invalid: the path is the root.
     pub fn parent(&self) -> Result<InodeNo> {
-        let above = self.found.len().checked_sub(2).ok_or(Error::Invalid("the root can't be changed"))?;
+        let above =
+            self.found.len().checked_sub(2).ok_or(Error::Invalid("the root has no parent directory"))?;
         Ok(self.found[above])
     }
 }
 
-/// The state as one caller may see it.
+/// The state, with one caller's rights to it.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The state.
@@ -110,10 +111,10 @@ impl<'a> View<'a> {
         self.is_super() || self.state.names.name(inode.owner) == self.caller.user
     }
 
-    /// Refuses unless the caller has all of `rights` on the inode.
+    /// Checks that the caller has all of `rights` on the inode.
     ///
     /// # Errors
-    /// PermissionDenied.
+    /// PermissionDenied: the caller lacks one.
     pub fn demand(&self, number: InodeNo, rights: u16) -> Result<&'a Inode> {
         let inode = self.state.inode(number)?;
         let group = self.state.names.name(inode.group);
@@ -134,7 +135,8 @@ impl<'a> View<'a> {
     /// Follows a path. The caller needs the right to pass through each directory.
     ///
     /// # Errors
-    /// NotADirectory if a file is in the way; PermissionDenied.
+    /// NotADirectory: a name before the last is a file. PermissionDenied: the caller may not pass through
+    /// a directory. Invalid: as [`parse`].
     pub fn walk<'p>(&self, path: &'p str) -> Result<Walk<'p>> {
         let names = parse(path)?;
         let mut found = vec![ROOT];
@@ -151,10 +153,11 @@ impl<'a> View<'a> {
         Ok(Walk { found, missing: Vec::new(), name: names.last().copied() })
     }
 
-    /// Refuses unless the caller may remove the entry for `inode` from `parent`.
+    /// Checks that the caller may remove the entry for `inode` from `parent`.
     ///
     /// # Errors
-    /// PermissionDenied.
+    /// PermissionDenied: the caller may not write the directory, or it is sticky and the caller owns
+    /// neither it nor the inode.
     pub fn demand_unlink(&self, parent: InodeNo, inode: InodeNo) -> Result<()> {
         let directory = self.demand(parent, WRITE | EXECUTE)?;
         let sticky = directory.mode & STICKY != 0;

@@ -16,7 +16,7 @@ impl View<'_> {
     /// The attributes of a file or directory.
     ///
     /// # Errors
-    /// As [`View::walk`]; NotFound.
+    /// As [`View::walk`]. NotFound: nothing exists at the path.
     pub fn stat(&self, path: &str) -> Result<Status> {
         let walk = self.walk(path)?;
         self.status(walk.name.unwrap_or(""), walk.target()?)
@@ -46,11 +46,12 @@ impl View<'_> {
         })
     }
 
-    /// Entries of a directory behind the name `after`, in the order of their names' bytes. For a
+    /// Entries of a directory whose names come after `after`, in the order of the names' bytes. For a
     /// file, its own entry.
     ///
     /// # Errors
-    /// As [`View::walk`]; NotFound; PermissionDenied.
+    /// As [`View::walk`]. NotFound: nothing exists at the path. PermissionDenied: the caller may not read
+    /// the directory or pass through it.
     pub fn list(&self, path: &str, after: &str, limit: usize) -> Result<Page> {
         let walk = self.walk(path)?;
         let number = walk.target()?;
@@ -66,10 +67,10 @@ impl View<'_> {
         Ok(Page { entries: page?, more: behind.next().is_some() })
     }
 
-    /// Refuses unless the caller may read the file and pass through all directories above it.
+    /// Checks that the caller may read the file and pass through all directories above it.
     ///
     /// # Errors
-    /// PermissionDenied. NotFound: the file lies in a detached tree.
+    /// PermissionDenied: the caller may not. NotFound: the file lies in a removed tree.
     pub fn demand_reachable(&self, file: InodeNo) -> Result<()> {
         let mut at = self.demand(file, READ)?.parent;
         loop {
@@ -84,7 +85,8 @@ impl View<'_> {
     /// The file at the path, if the caller may read it.
     ///
     /// # Errors
-    /// As [`View::walk`]; NotFound; IsADirectory; PermissionDenied.
+    /// As [`View::walk`]. NotFound: nothing exists at the path. IsADirectory: it leads to a directory.
+    /// PermissionDenied: the caller may not read the file.
     pub fn readable(&self, path: &str) -> Result<InodeNo> {
         let number = self.walk(path)?.target()?;
         if self.demand(number, READ)?.entries().is_some() {

@@ -1,11 +1,12 @@
-//! Recovery of files whose writer is gone: it ends leases and the chunks left open.
+//! Recovery of files whose writer is gone: it ends their leases and their open chunks.
 //!
-//! Recovery takes the open chunks in the file's order. It logs a stamp above all others, fences the
-//! members with it, and decides a length from their answers. Then it orders the members that have
-//! so many bytes to seal. A failed round is repeated with a higher stamp. Only the end is logged.
+//! Recovery handles the open chunks in the file's order. It logs a stamp above all others, fences the
+//! members with it, and decides a length from their answers. Then it orders the members with at least
+//! that many bytes to seal the chunk at that length. If a round doesn't finish in time, another begins
+//! with a higher stamp. Only the stamps and the chunk's end are logged.
 //!
-//! A live writer that can't get a chunk sealed requests the same, and keeps its lease. It knows
-//! where the chunk has to end, and learns it if no member has so many bytes any more.
+//! If a live writer can't get a chunk sealed, it requests such rounds, and keeps its lease. It gives the
+//! length. If no member has that many bytes any more, the writer gets an error.
 
 use super::{
     Namenode,
@@ -21,45 +22,46 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One attempt at one chunk.
+/// One attempt to recover one chunk.
 #[derive(Debug)]
 pub(super) struct Round {
     chunk: ChunkId,
     stamp: Stamp,
-    /// The length at which its writer needs it to end, if the writer requested the round.
+    /// The length that the chunk's writer gave, if the writer requested the round.
     demanded: Option<u32>,
     began: Millis,
     /// When the first round for this chunk began.
     waiting_since: Millis,
-    /// The answer of each member, and the run that gave it.
+    /// For each member that has answered: its run at that time, and its replica, if it has one.
     answers: BTreeMap<NodeId, (Incarnation, Option<ReplicaReport>)>,
+    /// The chunk's length, once it is decided.
     length: Option<u32>,
     /// Every member has answered, and none has the demanded length.
     lost: bool,
 }
 
-/// What is left of a pipeline.
+/// The state of a pipeline's members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// Every member has run unbroken.
     All,
-    /// Some members have restarted or are dead.
+    /// Some members have run unbroken. The others have restarted or are dead.
     Broken,
     /// No member is alive.
     Nothing,
-    /// All have restarted or are dead, and some are back with the bytes on their disks.
+    /// Some members have restarted and are back. The others are dead.
     Returned,
-    /// All have restarted and are back.
+    /// All members have restarted and are back.
     AllReturned,
 }
 
-/// Most broken pipelines in one answer to a client, which comes each second: their repair mustn't
-/// hold up its other writers.
+/// Most broken pipelines in one answer to a client's renewal, which comes each second. The bound keeps
+/// their repair from delaying the client's other writers.
 const MAX_BROKEN: usize = 32;
 
 impl Namenode {
-    /// Takes the lease from each writer that was silent for too long, and notes the pipelines that
-    /// have lost members.
+    /// Revokes the lease of each writer that was silent for too long, and notes the pipelines that have
+    /// lost members.
     pub(super) fn watch_leases(&mut self, now: Millis) {
         let (hard, lost) = (self.config.lease_hard_ms, self.config.lease_lost_ms);
         // If this process was stopped, its clients' renewals are still on their way.
@@ -90,7 +92,7 @@ impl Namenode {
         }
     }
 
-    /// What is left of an open chunk's pipeline.
+    /// The state of the members of an open chunk's pipeline.
     fn left(&self, open: &OpenChunk) -> Left {
         let (mut unbroken, mut returned) = (0, 0);
         for member in &open.pipeline {
@@ -111,14 +113,16 @@ impl Namenode {
         }
     }
 
-    /// Some files of this client whose pipelines have lost members, while others have the bytes.
+    /// Some open files of this client whose pipelines have lost members: some members have run unbroken,
+    /// or all have restarted and are back.
     pub fn broken_pipelines(&self, client: ClientId) -> Vec<FileId> {
         let of_client = (client, FileId(0))..=(client, FileId(u64::MAX));
         self.cluster.broken.range(of_client).take(MAX_BROKEN).map(|(_, file)| *file).collect()
     }
 
-    /// Handles another writer's request for the file. One that insists isn't repeated, so in safe mode
-    /// it takes the lease, too, and recovery follows afterwards.
+    /// Handles another writer's request for the file: revokes the lease if its writer was silent for long
+    /// enough, or if the request `insists`. Its client may not repeat a request that insists. So such a
+    /// request revokes the lease even in safe mode, and recovery follows afterwards.
     pub(super) fn contend(&mut self, file: FileId, insists: bool, now: Millis) {
         let is_silent = || self.silence(file, now) >= self.config.lease_soft_ms;
         if insists || !self.cluster.in_safe_mode() && is_silent() {
@@ -127,19 +131,20 @@ impl Namenode {
         }
     }
 
-    /// Whether this caller's session has the file open at another client: it has moved from there,
-    /// so nobody uses that writer any more.
+    /// Whether this caller's session has the file open at another client. The session has moved from
+    /// that client to this one, so the writer there is no longer used.
     pub(super) fn holds_elsewhere(&self, file: FileId, caller: &Caller, client: ClientId) -> bool {
         let Some(open) = self.state.open.get(&file) else { return false };
         open.client != Some(client) && open.holder.is_some() && open.holder == caller.holder()
     }
 
-    /// Whether this process was stopped until a moment ago: it has missed ticks.
+    /// Whether this process has missed ticks, since it was stopped until a moment ago.
     fn is_stopped(&self, now: Millis) -> bool {
         now.saturating_sub(self.cluster.ticked) >= self.config.lease_lost_ms / 2
     }
 
-    /// Time since the writer's last sign of life.
+    /// Time since the latest request or renewal of the file's writer, or since safe mode ended if that
+    /// was later.
     fn silence(&self, file: FileId, now: Millis) -> Millis {
         let client = self.state.open.get(&file).and_then(|open| open.client);
         let Some((client, safe)) = client.zip(self.cluster.safe_until) else { return 0 };
@@ -193,8 +198,10 @@ impl Namenode {
     /// Ends the chunk at `length`, the acknowledged length according to its writer.
     ///
     /// # Errors
-    /// LeaseLost; Invalid; Unavailable while the round is under way, so ask again. BytesLost if no
-    /// member has so many bytes any more: the chunk stays open, and the writer has to fail.
+    /// LeaseLost: the client doesn't have the file's lease. Invalid: the length is 0 or above the chunk
+    /// size, or the chunk already has another end. Unavailable: the round is under way, so ask again.
+    /// BytesLost: no member has that many bytes any more. Then the chunk stays open, and the writer has
+    /// to fail.
     pub(super) fn end_for_writer(
         &mut self,
         file: FileId,
@@ -208,7 +215,7 @@ impl Namenode {
         if let Some(at) = open.place(chunk) {
             let moved = open.chunks[at].claimed && logged.is_some_and(|logged| logged.length != length);
             if length == 0 || length > self.chunk_bytes(open)? || moved {
-                return Err(Error::Invalid("a chunk's end moved, or lies beyond the chunk size"));
+                return Err(Error::Invalid("a chunk's end is 0, too large, or differs from before"));
             }
             if self.cluster.in_safe_mode() {
                 return Err(Error::Unavailable);
@@ -221,12 +228,12 @@ impl Namenode {
         } else if !logged.is_some_and(|logged| logged.ended && logged.length == length)
             && !self.config.faults.has(Fault::LossHidden)
         {
-            return Err(Error::Invalid("the chunk has another end, or isn't the file's"));
+            return Err(Error::Invalid("the chunk was ended at another length, or belongs to another file"));
         }
         Ok(())
     }
 
-    /// Takes the file's recovery as far as it can go now.
+    /// Continues the file's recovery as far as possible now.
     fn drive(&mut self, file: FileId, now: Millis) {
         if self.cluster.in_safe_mode() {
             return;
@@ -262,12 +269,12 @@ impl Namenode {
         }
     }
 
-    /// Drives one chunk's round; true once the chunk's end is logged.
+    /// Begins or continues one chunk's round. Returns true once the chunk's end is logged.
     fn drive_open(&mut self, file: FileId, open: &OpenChunk, demanded: Option<u32>, now: Millis) -> bool {
         let Some(logged) = self.state.chunks.get(&open.chunk).copied() else { return false };
         let old = self.cluster.rounds.get(&file).filter(|round| round.chunk == open.chunk);
         let waiting_since = old.map_or(now, |round| round.waiting_since);
-        // A datanode's session may end and take orders and answers with it, so begin anew
+        // If a datanode's session ends, its orders and answers are lost. So begin a new round
         // periodically.
         let over = |round: &Round| now.saturating_sub(round.began) >= self.config.recovery_round_ms;
         if old.is_none_or(|round| over(round) || round.demanded != demanded) {
@@ -336,9 +343,9 @@ impl Namenode {
 
     /// The chunk's length, as soon as it can be decided.
     ///
-    /// A member that ran unbroken has every acknowledged byte. So the shortest of these has them
-    /// all, and the others agree with it up to there. Without such a member, the longest of the
-    /// returned replicas has every synced byte.
+    /// A member that ran unbroken has every acknowledged byte. So the shortest replica of these members
+    /// has all acknowledged bytes, and is a prefix of the others. Without such a member, the longest
+    /// returned replica has every synced byte.
     fn decide_length(&self, round: &Round, open: &OpenChunk, logged: Chunk, now: Millis) -> Option<u32> {
         let faults = self.config.faults;
         let mut unbroken: Option<u32> = None;
@@ -350,8 +357,8 @@ impl Namenode {
                 Some(replica) => {
                     let believed = match replica.state {
                         ReplicaState::Open => true,
-                        // Sealed by the writer: it is on disk, with at least the acknowledged bytes. Sealed in an
-                        // earlier round: that round decided the length, perhaps from returned replicas.
+                        // If the writer sealed it, it is on disk, with at least the acknowledged bytes. If an
+                        // earlier round did, that round may have decided its length from returned replicas.
                         ReplicaState::Sealed => replica.stamp == logged.stamp,
                         ReplicaState::Returned => faults.has(Fault::ReturnedBelieved),
                     };
@@ -378,13 +385,13 @@ impl Namenode {
         if unbroken.is_none() && answered {
             return Some(others.unwrap_or(0));
         }
-        // Take the longest of the present replicas, not that of the first member to answer.
+        // Take the longest replica of all members that can answer, not that of the first to answer.
         if unbroken.is_none() && patient && heard { others } else { None }
     }
 
-    /// Whether every member has answered. A decommissioned one that recovery stops waiting for is gone
-    /// for good, with all that it had: otherwise a file would stay open for ever if no other member has
-    /// any of its bytes.
+    /// Whether every member has answered. A decommissioned member for which recovery no longer waits
+    /// counts as gone for good. Otherwise a file would stay open forever if no other member has any of
+    /// its bytes.
     fn is_answered(&self, round: &Round, open: &OpenChunk, now: Millis) -> bool {
         let gone = |node: NodeId| {
             self.state.decommissioned.contains(&node)
@@ -396,16 +403,16 @@ impl Namenode {
     }
 
     /// Whether the member was silent for so long that recovery stops waiting for it. A member that
-    /// is still heard may hold the bytes that it reported in an earlier round, and is only late in
-    /// this one. While this process is stopped, it hears nobody.
+    /// still sends heartbeats is only late in this round, and may hold bytes that it reported in an
+    /// earlier one. The time in which this process was stopped doesn't count as silence.
     fn is_given_up(&self, node: NodeId, round: &Round, now: Millis) -> bool {
         let heard = self.cluster.nodes.get(&node).map_or(0, |node| node.heard);
         let since = heard.max(round.waiting_since).max(self.cluster.awake_since);
         !self.is_stopped(now) && now.saturating_sub(since) >= self.config.recovery_patience_ms
     }
 
-    /// The length that the writer demands, once a member has so many bytes. The member needn't have
-    /// run unbroken: acknowledged bytes are the same at each member.
+    /// The length that the writer demands, once a member has at least that many bytes. The member needn't
+    /// have run unbroken: acknowledged bytes are the same at each member.
     fn demand_length(&self, round: &mut Round, open: &OpenChunk, demanded: u32, now: Millis) -> Option<u32> {
         let replicas = || round.answers.values().filter_map(|(_, replica)| *replica);
         if replicas().any(|replica| has_as_much(&replica, demanded)) {
@@ -419,8 +426,8 @@ impl Namenode {
         None
     }
 
-    /// Whether all members that can answer have done so. Others that are alive would add replicas
-    /// to the one that is sealed, so they get a moment.
+    /// Whether all members that can answer have done so, or two heartbeats have passed. Recovery waits
+    /// that long since each further member that answers gives the sealed chunk one more replica.
     fn has_heard(&self, round: &Round, open: &OpenChunk, now: Millis) -> bool {
         let heard = |node: NodeId| round.answers.contains_key(&node) || !self.usable(node, now);
         open.pipeline.iter().all(|member| heard(member.node))
@@ -437,7 +444,7 @@ impl Namenode {
     }
 }
 
-/// Whether the replica can be sealed at `length`. A sealed one never changes.
+/// Whether the replica can be sealed at `length`. A sealed replica never changes its length.
 pub(super) fn has_as_much(replica: &ReplicaReport, length: u32) -> bool {
     match replica.state {
         ReplicaState::Sealed => replica.length == length,

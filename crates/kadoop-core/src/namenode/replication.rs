@@ -1,4 +1,4 @@
-//! Chunks with too few or too many replicas, and replicas of no file.
+//! Handles chunks with too few or too many replicas, and replicas that belong to no file.
 
 use super::{
     Namenode,
@@ -17,13 +17,14 @@ use crate::{
 /// second anyway.
 const MAX_CHUNKS_A_TICK: usize = 1_000;
 
-/// Most chunks examined after a copy has ended: the datanodes that the first ones need may be busy.
+/// Most chunks examined after a copy has ended. More than one, since the datanodes that the first chunks
+/// need may be busy.
 const MAX_CHUNKS_A_COPY: usize = 8;
 
 /// Most chunks reviewed at a time: some ten milliseconds.
 const MAX_REVIEWS: usize = 10_000;
 
-/// The priority of chunks that would survive a loss.
+/// The lowest priority: chunks with at least two live replicas and at least a third of the target.
 const LEAST_URGENT: u8 = 2;
 
 impl Namenode {
@@ -42,7 +43,7 @@ impl Namenode {
             }
             return;
         };
-        // A replaced chunk gets no copies, and isn't deleted by the number of its replicas.
+        // A replaced chunk gets no copies. `drop_kept` deletes it, whatever the number of its replicas.
         if !logged.ended || logged.replaced || cluster.in_safe_mode() {
             return;
         }
@@ -64,9 +65,9 @@ impl Namenode {
         self.review_odd(chunk, live);
     }
 
-    /// Reviews all these chunks: some now, the others between requests ([`Namenode::sweep`]).
+    /// Reviews some of these chunks now, and the others between requests ([`Namenode::sweep`]).
     pub(super) fn review_all(&mut self, mut chunks: Vec<ChunkId>) {
-        // The list is taken from its end.
+        // `review_some` takes chunks from the list's end.
         chunks.reverse();
         chunks.append(&mut self.cluster.unreviewed);
         self.cluster.unreviewed = chunks;
@@ -80,18 +81,18 @@ impl Namenode {
         self.review_all(held);
     }
 
-    /// Reviews some of the chunks that are left.
+    /// Reviews some of the chunks that still wait for a review.
     pub(super) fn review_some(&mut self) {
         let left = self.cluster.unreviewed.len().saturating_sub(MAX_REVIEWS);
         let some = self.cluster.unreviewed.split_off(left);
         some.into_iter().rev().for_each(|chunk| self.review(chunk));
         if self.cluster.unreviewed.is_empty() {
-            // It may have had room for all chunks.
+            // Free the vector's memory, which may have held all chunks of the namespace.
             self.cluster.unreviewed = Vec::new();
         }
     }
 
-    /// Drops replaced chunks once their successors have as many replicas.
+    /// Drops replaced chunks once the chunks that replaced them have as many replicas.
     pub(super) fn drop_kept(&mut self) {
         let careless = self.config.faults.has(Fault::KeptDroppedEarly);
         // A datanode in a new session hasn't reported its replicas yet.
@@ -102,8 +103,8 @@ impl Namenode {
             // A copy that was under way may exist without being reported yet.
             let copied = kept.iter().any(|old| self.cluster.copies.contains_key(old));
             let before = kept.iter().map(|old| self.cluster.live_good(*old).len()).max().unwrap_or(0);
-            // Absent datanodes may hold the old chunk too, uncounted. So require two: one crash
-            // must be survivable.
+            // Absent datanodes may hold the old chunk, too, and aren't counted here. So require at
+            // least two replicas of the new chunk, which then survives one crash.
             let wanted = before.max(2).min(self.target(*chunk).max(1));
             let enough = !copied && self.cluster.live_good(*chunk).len() >= wanted;
             (careless || enough).then_some(*chunk)
@@ -115,14 +116,14 @@ impl Namenode {
         }
     }
 
-    /// The file's wanted number of replicas.
+    /// The number of replicas that the chunk should have: its file's replication.
     pub(super) fn target(&self, chunk: ChunkId) -> usize {
         let inode = self.state.chunks.get(&chunk).and_then(|chunk| self.state.inodes.get(chunk.inode));
         inode.map_or(0, |inode| inode.replication().into())
     }
 
-    /// Replicas that don't count: orders to seal those that can be sealed, and to delete the others
-    /// once enough replicas count.
+    /// Handles the chunk's replicas that don't count: orders to seal those that can be sealed, and to
+    /// delete the others once enough replicas count.
     fn review_odd(&mut self, chunk: ChunkId, live: usize) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let enough = live >= self.target(chunk).max(1) || self.config.faults.has(Fault::LastReplicaDeleted);
@@ -136,13 +137,13 @@ impl Namenode {
         }
     }
 
-    /// Removes replicas beyond the target, and replicas of no file.
+    /// Orders to delete replicas beyond the target, and replicas that belong to no file.
     pub(super) fn remove_superfluous(&mut self, now: Millis) {
         let chunks: Vec<ChunkId> = self.cluster.superfluous.iter().copied().take(MAX_CHUNKS_A_TICK).collect();
         for chunk in chunks {
             let counted = self.counted(&self.cluster.live_good(chunk));
-            // Skip a datanode that hasn't reported all since this namenode started: an older order
-            // may be deleting its replica already.
+            // Skip a datanode that hasn't reported all its replicas in this session: it may already be
+            // deleting its replica by an earlier order.
             let goes = counted.iter().copied().filter(|node| {
                 self.cluster
                     .nodes
@@ -154,7 +155,7 @@ impl Namenode {
             let same = |node: NodeId, other: NodeId| spread && self.rack(other) == self.rack(node);
             let beside = |node: NodeId| counted.iter().filter(|other| same(node, **other)).count();
             let held = |node: NodeId| self.cluster.nodes.get(&node).map_or(0, |node| node.held.len());
-            // The rest stays on as many racks as possible.
+            // Delete a replica whose removal leaves the others on as many racks as possible.
             let goes = goes.max_by_key(|node| (Some(*node) == moved, beside(*node), held(*node)));
             if counted.len() > self.target(chunk)
                 && let Some(node) = goes
@@ -178,7 +179,7 @@ impl Namenode {
 
     /// Orders copies of chunks with too few replicas.
     pub(super) fn order_copies(&mut self, now: Millis) {
-        // An order is lost with its session or its datanode.
+        // A copy's order is lost if its datanode dies or begins another session.
         let Cluster { copies, nodes, .. } = &mut self.cluster;
         let lives = |copy: &Copying| {
             nodes.get(&copy.to).is_some_and(|node| !node.dead && node.session == copy.session)
@@ -196,8 +197,8 @@ impl Namenode {
         }
     }
 
-    /// Chunks to be copied next: urgent ones first. The others take turns, since those without a
-    /// possible target stay among them.
+    /// Chunks to be copied next, urgent ones first. The least urgent ones take turns: a chunk for which
+    /// no datanode can take a copy must not keep later ones from being tried.
     fn next_needy(&mut self, most: usize) -> Vec<ChunkId> {
         let Cluster { copies, needy, needy_from, .. } = &mut self.cluster;
         let urgent = needy.range(..(LEAST_URGENT, ChunkId(0)));
@@ -220,7 +221,7 @@ impl Namenode {
         let live = self.cluster.live_good(chunk);
         let counted = self.counted(&live);
         if counted.len() >= self.target(chunk) {
-            // Replicas are back, and its review is still to come.
+            // Datanodes with replicas have come back, and the chunk's review is still to come.
             return;
         }
         let source = live.iter().copied().min_by_key(|node| sends(node)).filter(|node| sends(node) < most);
@@ -241,7 +242,8 @@ impl Namenode {
         let Some(any) = self.place(1, &counted, &busy(most), bytes, now).first().copied() else {
             return self.make_room(chunk, &busy(most), now);
         };
-        // Datanodes that take few go first, so that all get their share, unless their rack is a worse one.
+        // Prefer a datanode that receives few copies, so that all get their share. But stay on the rack
+        // of the first choice, which follows the rules for racks.
         let rack = self.rack(any).to_owned();
         let mut limits = std::iter::successors(Some(1), |limit| Some(limit * 2)).take_while(|at| *at < most);
         let idle = limits.find_map(|limit| {
@@ -252,7 +254,7 @@ impl Namenode {
         self.begin_copy(chunk, logged, source, target, now);
     }
 
-    /// Orders a copy, preferably from this datanode.
+    /// Orders datanode `to` to copy the chunk, preferably from datanode `from`.
     pub(super) fn begin_copy(
         &mut self,
         chunk: ChunkId,
@@ -270,8 +272,8 @@ impl Namenode {
         self.cluster.copies.insert(chunk, Copying { to, session, from, until: now + self.config.copy_ms });
     }
 
-    /// Makes room for a copy if the only datanodes left have a bad replica of the same chunk: one
-    /// bad replica is deleted although too few good ones exist.
+    /// Makes room for a copy if each datanode that could take it has a bad replica of the same chunk:
+    /// orders to delete one bad replica, although too few good ones exist.
     fn make_room(&mut self, chunk: ChunkId, holders: &[NodeId], now: Millis) {
         let Some(logged) = self.state.chunks.get(&chunk).copied() else { return };
         let bad = self.cluster.odd_of(chunk).copied().find(|odd| {
@@ -290,9 +292,9 @@ fn can_be_sealed(odd: &Odd, logged: Chunk) -> bool {
     prefix && report.state != ReplicaState::Sealed && !odd.corrupt
 }
 
-/// Whether a replica under a replaced stamp has all logged bytes of the chunk. Only the chunk's writer
-/// makes its bytes, each once, so replicas differ in their lengths alone. If the namenode restarts
-/// during a recovery, members that it hasn't asked to seal are left with such replicas.
+/// Whether a replica under an earlier stamp has all logged bytes of the chunk. All bytes of a chunk come
+/// from one writer, so its replicas differ only in their lengths. If the namenode restarts during a
+/// recovery, members that it hasn't ordered to seal are left with such replicas.
 fn has_same_bytes(odd: &Odd, logged: Chunk) -> bool {
     odd.report.stamp < logged.stamp && has_as_much(&odd.report, logged.length) && !odd.corrupt
 }

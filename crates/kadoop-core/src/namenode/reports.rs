@@ -16,17 +16,18 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Most orders in one answer. Bounds the answer's size, and the datanode's work at a time.
+/// Most orders in one answer. Bounds the answer's size, and the datanode's work from one heartbeat.
 const MAX_ORDERS: usize = 100;
 
 impl Namenode {
-    /// Takes a datanode's heartbeat and answers with orders. None: it has a full report, of which some
-    /// replicas were taken. Call again with the same heartbeat; other calls may come in between.
+    /// Processes a datanode's heartbeat, and returns an answer with orders. Returns None if the heartbeat
+    /// has a full report, of which only a part was processed. Then call again with the same heartbeat;
+    /// other calls may come in between.
     ///
     /// # Errors
-    /// NotRegistered: the datanode has to ask for a session. LogBehind, OtherHistory, ForeignData: it
-    /// isn't of the log's history, by what it has heard or what it holds. It is refused until it is
-    /// admitted.
+    /// NotRegistered: the datanode has to ask for a session. LogBehind, OtherHistory, ForeignData: the
+    /// records that it knows of, or its replicas, don't belong to the log's history. It is refused
+    /// until an operator admits it.
     pub fn take_heartbeat(
         &mut self,
         beat: &Heartbeat,
@@ -48,10 +49,11 @@ impl Namenode {
             return Err(Error::NotRegistered);
         }
         node.heard = node.heard.max(now);
-        // An overtaken heartbeat reports an older state, so it is ignored.
+        // Ignore a heartbeat that a later one has overtaken, since it reports an older state.
         if beat.number > node.number && !continues {
             if under_way.is_some() {
-                // It sends one at a time, so it has given up the one that is being taken.
+                // A datanode sends one heartbeat at a time. So it no longer waits for the answer to the
+                // one that is being processed.
                 return Err(Error::NotRegistered);
             }
             node.number = beat.number;
@@ -71,7 +73,7 @@ impl Namenode {
         let (log, behind) = (self.state.point(), self.behind().is_some());
         self.cluster.roused.remove(&id);
         let node = self.cluster.nodes.get_mut(&id).ok_or(Error::NotRegistered)?;
-        // The namenode may lack records, so it orders nothing.
+        // If the namenode lacks records, its orders may be wrong.
         let orders = if behind { Vec::new() } else { node.orders.next(MAX_ORDERS) };
         Ok(Some(HeartbeatAnswer {
             session: node.session,
@@ -82,7 +84,7 @@ impl Namenode {
         }))
     }
 
-    /// As [`Namenode::take_heartbeat`], with all replicas at once.
+    /// As [`Namenode::take_heartbeat`], but processes a full report as a whole.
     ///
     /// # Errors
     /// As [`Namenode::take_heartbeat`].
@@ -97,20 +99,20 @@ impl Namenode {
     /// The number of the datanode that has this session.
     ///
     /// # Errors
-    /// NotRegistered: it has to ask for another session.
+    /// NotRegistered: the datanode has to ask for another session.
     pub fn in_session(&self, identity: Identity, session: u64) -> Result<NodeId> {
         let id = self.state.identities.get(&identity).ok_or(Error::NotRegistered)?;
         let node = self.cluster.nodes.get(id).filter(|node| node.session == session);
         node.map(|_| *id).ok_or(Error::NotRegistered)
     }
 
-    /// The datanode with that identity and its current run, if it has a session.
+    /// The number and the current run of the datanode with that identity, if it has a session.
     pub fn run_of(&self, identity: Identity) -> Option<(NodeId, Incarnation)> {
         let id = *self.state.identities.get(&identity)?;
         Some((id, self.cluster.nodes.get(&id)?.incarnation))
     }
 
-    /// Begins a session. The replicas of the former one don't count until they are reported again.
+    /// Begins a session. Replicas of the former session don't count until they are reported again.
     fn register(&mut self, beat: &Heartbeat, rack: &str, now: Millis) -> HeartbeatAnswer {
         let known = self.state.identities.get(&beat.identity).copied();
         let id = known.unwrap_or(self.state.next.node);
@@ -120,7 +122,8 @@ impl Namenode {
             let (node, identity) = (id, beat.identity);
             self.commit(None, vec![Record::NodeJoined { node, identity, rack: rack.into() }]);
         }
-        // As many as on the one with fewest: a newcomer gets its share, and no more.
+        // Begin with the lowest count of all datanodes. So a newcomer gets an equal share of new chunks
+        // from now on, and not all of them.
         let placed = self.cluster.nodes.values().map(|node| node.placed).min().unwrap_or(0);
         let former = self.cluster.nodes.remove(&id);
         let reported = self.config.faults.has(Fault::UnreportedCounted) && former.is_some();
@@ -148,7 +151,7 @@ impl Namenode {
         HeartbeatAnswer { session, node: id, orders: Vec::new(), report: true, log: self.state.point() }
     }
 
-    /// Takes the changes of a heartbeat without a full report.
+    /// Processes the changes of a heartbeat without a full report.
     fn take_changes(&mut self, id: NodeId, beat: &Heartbeat, now: Millis) -> Result<()> {
         if let Some(highest) = self.foreign_changes(beat) {
             self.demand_own(id, beat, highest)?;
@@ -157,7 +160,7 @@ impl Namenode {
         Ok(())
     }
 
-    /// The highest chunk and stamp of the changes that this history hasn't given, if there are any.
+    /// The highest chunk and stamp in the heartbeat's changes that this history hasn't issued, if any.
     pub(super) fn foreign_changes(&self, beat: &Heartbeat) -> Option<(ChunkId, Stamp)> {
         let changed = beat.changes.iter().filter_map(|change| match change {
             Change::Has(report) => Some(report),
@@ -166,7 +169,7 @@ impl Namenode {
         self.highest_foreign(changed)
     }
 
-    /// The highest chunk and stamp of the replicas that this history hasn't given, if there are any.
+    /// The highest chunk and stamp of the replicas that this history hasn't issued, if any.
     pub(super) fn highest_foreign<'r>(
         &self,
         reports: impl Iterator<Item = &'r ReplicaReport>,
@@ -205,8 +208,8 @@ impl Namenode {
         match change {
             Change::Has(report) => {
                 self.note(id, report, false);
-                // The datanode holds something other than the logged chunk, which is in the way of
-                // the copy.
+                // If the datanode was to copy this chunk: it holds another replica of it instead, with
+                // which it can't take the copy.
                 self.end_copy(id, report.chunk, now);
                 self.drive_chunk(report.chunk, now);
             }
@@ -232,15 +235,15 @@ impl Namenode {
         }
     }
 
-    /// Ends a copy that the datanode won't make. The next tick orders another, not this call: the
-    /// same datanode might get it and give it up again and again.
+    /// Ends a copy that the datanode won't make. Leaves it to the next tick to order another copy: if
+    /// this call did, the same datanode might get and abandon the order again and again.
     fn end_copy(&mut self, id: NodeId, chunk: ChunkId, now: Millis) {
         if let Some(copy) = self.cluster.copies.get_mut(&chunk).filter(|copy| copy.to == id) {
             copy.until = now;
         }
     }
 
-    /// Records one replica: it counts, or it is odd.
+    /// Records one replica, as good or as odd.
     pub(super) fn note(&mut self, id: NodeId, report: ReplicaReport, corrupt: bool) {
         let chunk = report.chunk;
         self.forget(id, chunk);
@@ -248,13 +251,14 @@ impl Namenode {
         let Some(node) = self.cluster.nodes.get_mut(&id) else { return };
         let leaving = node.leaving.get(&chunk).is_some_and(|stamp| *stamp >= report.stamp);
         if leaving && !self.config.faults.has(Fault::DeletionNotCounted) {
-            // It has become whole, and the datanode doesn't know yet that it should go.
+            // The replica has become good. Keep it if the order to delete it wasn't sent yet.
             if !(counts && node.orders.withdraw(Kind::Delete, chunk)) {
                 return;
             }
             node.leaving.remove(&chunk);
         }
-        // An earlier seal order gave the replica a higher stamp than the one to delete.
+        // An earlier order to seal has given the replica a higher stamp than the order to delete names,
+        // so that order doesn't apply any more.
         if let Some(stamp) = node.leaving.get(&chunk).copied().filter(|stamp| *stamp < report.stamp) {
             node.leaving.remove(&chunk);
             node.orders.end(Kind::Delete, chunk, stamp);
@@ -274,7 +278,7 @@ impl Namenode {
         self.review(chunk);
     }
 
-    /// Whether the report matches the chunk as logged.
+    /// Whether the replica is good: sealed, with the logged stamp and length.
     fn counts(&self, report: &ReplicaReport) -> bool {
         self.state.chunks.get(&report.chunk).is_some_and(|chunk| {
             let same = chunk.stamp == report.stamp && chunk.length == report.length;
@@ -310,9 +314,9 @@ impl Namenode {
         }
     }
 
-    /// Believes the writer about the members that sealed a chunk, until the datanodes report
-    /// themselves. Only members in the run in which they joined the pipeline count: of another run the
-    /// datanode's report knows more.
+    /// Counts the replica that a member has sealed according to the chunk's writer, until the datanode
+    /// itself reports. Only if the datanode is still in the run in which it joined the pipeline: after
+    /// a restart, its own report knows more than the writer.
     pub(super) fn note_sealed(&mut self, chunk: ChunkId, member: Member) {
         let node = member.node;
         let Some(logged) = self.state.chunks.get(&chunk).filter(|chunk| chunk.ended) else { return };
@@ -330,7 +334,7 @@ impl Namenode {
         if same && !there {
             self.note(node, report, false);
         }
-        // A report that is being taken is older than this.
+        // A report that is being processed is older than the writer's statement.
         if let Some(report) = self.cluster.nodes.get_mut(&node).and_then(|node| node.report.as_mut()) {
             report.written.insert(chunk);
         }
@@ -360,8 +364,8 @@ impl Namenode {
         }
     }
 
-    /// A reader found a replica damaged. Orders its datanode to compare it with its checksums, if
-    /// it is the chunk as logged.
+    /// Handles a reader's statement that a replica is damaged: if the replica counts as good, orders its
+    /// datanode to compare it with its checksums.
     pub fn suspect(&mut self, node: NodeId, chunk: ChunkId, stamp: Stamp) {
         let logged = self.state.chunks.get(&chunk).is_some_and(|logged| logged.stamp == stamp);
         if logged && self.cluster.good.get(&chunk).is_some_and(|good| good.contains(&node)) {

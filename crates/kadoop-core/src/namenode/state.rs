@@ -23,24 +23,24 @@ pub struct State {
     pub names: Names,
     pub chunks: FxHashMap<ChunkId, Chunk>,
     pub open: BTreeMap<FileId, OpenFile>,
-    /// Chunks that an append replaced, by their replacement. They are kept until the replacement
-    /// has its replicas.
+    /// For each chunk with which an append replaced others: these others. They are kept until the new
+    /// chunk has its replicas.
     pub kept: BTreeMap<ChunkId, Vec<ChunkId>>,
-    /// The files of `open` by inode.
+    /// The files of `open`, by inode.
     pub open_inodes: FxHashMap<InodeNo, FileId>,
-    /// Inodes of detached trees whose turn to be freed comes next; their entries come before the
-    /// others.
+    /// Stack of inodes of detached trees that are still to be freed. A directory stays on it until all its
+    /// entries are freed.
     pub detached: Vec<InodeNo>,
     pub clients: Clients,
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     pub identities: BTreeMap<Identity, NodeId>,
-    /// Datanodes that are decommissioned, or on their way.
+    /// Datanodes that are decommissioned or being decommissioned.
     pub decommissioned: BTreeSet<NodeId>,
     pub next: Counters,
     pub history: History,
 }
 
-/// The first numbers that were never handed out.
+/// For each kind of number, a lower bound of the next one to issue. `sequence` is an exception.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the names say it
 pub struct Counters {
@@ -58,15 +58,15 @@ pub struct Counters {
 pub struct Chunk {
     /// The file.
     pub inode: InodeNo,
-    /// Stamp of the pipeline until the chunk has ended, then of its sealed replicas.
+    /// Stamp of the pipeline until the chunk has ended, then stamp of its sealed replicas.
     pub stamp: Stamp,
-    /// Length of its replicas in bytes. While it is open: the writer's claim, or 0.
+    /// Length of its replicas in bytes. While the chunk is open: the end that the writer claimed, or 0.
     pub length: u32,
-    /// Number of these bytes that belong to the file: fewer after a truncation.
+    /// Number of the chunk's bytes that belong to the file: fewer than `length` after a truncation.
     pub used: u32,
     /// Whether the end is logged.
     pub ended: bool,
-    /// Another chunk has taken its place in the file, and has too few replicas yet.
+    /// Whether another chunk has taken this one's place in the file, but still has too few replicas.
     pub replaced: bool,
 }
 
@@ -79,15 +79,15 @@ pub struct OpenFile {
     pub client: Option<ClientId>,
     /// Chunks that haven't ended, in the file's order.
     pub chunks: Vec<OpenChunk>,
-    /// The first chunk id that this writer can have received.
+    /// Lower bound of the chunk ids that this writer has received.
     pub since: ChunkId,
-    /// The session with the lease, if its client named one. An item of its own in a checkpoint.
+    /// The session with the lease, if its client named one. A checkpoint stores it in a separate item.
     #[serde(skip)]
     pub holder: Option<Holder>,
 }
 
 impl OpenFile {
-    /// Index of the chunk in `chunks`, whose ids rise.
+    /// Index of the chunk in `chunks`, which are in the order of their ids.
     pub fn place(&self, chunk: ChunkId) -> Option<usize> {
         self.chunks.binary_search_by_key(&chunk, |open| open.chunk).ok()
     }
@@ -107,9 +107,9 @@ pub struct OpenChunk {
     pub pipeline: Vec<Member>,
     /// Whether the writer has claimed its end.
     pub claimed: bool,
-    /// The chunk whose bytes it begins with, and which it will replace.
+    /// The chunk from which this one copies its first bytes, and which it will replace.
     pub continues: Option<ChunkId>,
-    /// The last stamp taken for its recovery.
+    /// The latest stamp issued for the chunk's recovery.
     pub recovery: Option<Stamp>,
 }
 
@@ -133,7 +133,7 @@ impl State {
         Self { inodes, names, ..Self::empty() }
     }
 
-    /// A state without even a root, to be filled from a checkpoint.
+    /// A state without a root directory, to be filled from a checkpoint.
     pub(super) fn empty() -> Self {
         Self {
             inodes: Inodes::default(),
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// The inode; the caller knows that it exists.
+    /// The inode. Callers pass numbers of inodes that exist; otherwise the error is NotFound.
     pub fn inode(&self, number: InodeNo) -> Result<&Inode> {
         self.inodes.get(number).ok_or(Error::NotFound)
     }
@@ -169,8 +169,9 @@ impl State {
         self.open.get(&file)?.chunk(chunk)
     }
 
-    /// A file's chunks and their places: offset of the first byte that counts, bytes of the chunk
-    /// before that one, number of bytes that count.
+    /// A file's chunks, each with its place in the file: the file's offset at which the chunk's part
+    /// begins, the number of bytes to skip at the chunk's beginning, and the number of bytes after that
+    /// which belong to the file.
     pub fn layout(&self, number: InodeNo) -> Result<impl Iterator<Item = (u64, u32, u32, ChunkId)>> {
         let chunks = self.inode(number)?.chunks().ok_or(Error::IsADirectory)?;
         let open = self.open_inodes.get(&number).and_then(|file| self.open.get(file));
@@ -189,7 +190,7 @@ impl State {
         }))
     }
 
-    /// A file's length in bytes, as far as the namenode knows.
+    /// A file's length in bytes, as far as the namenode knows: an open chunk may have more.
     pub fn length(&self, number: InodeNo) -> Result<u64> {
         Ok(self.layout(number)?.last().map_or(0, |(offset, _, length, _)| offset + u64::from(length)))
     }
@@ -203,7 +204,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of `name`, which is added if it is new.
+    /// The number of `name`. Adds the name if it is new.
     pub fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -225,22 +226,22 @@ impl Names {
     }
 }
 
-/// Answers that clients may request again.
+/// The clients, with the answers that they may request again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Clients {
     clients: BTreeMap<ClientId, Answered>,
-    /// The same clients, by the transaction of their last request.
+    /// The same clients, by the transaction of their latest request.
     by_age: BTreeMap<u64, ClientId>,
 }
 
 /// The answers given to one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
-    /// The transaction of its last request.
+    /// The transaction of its latest request.
     pub seen: u64,
-    /// The client has received the answers of all requests below.
+    /// The client has received the answers of all requests below this number.
     pub done_below: u64,
-    /// The other answers, by request number.
+    /// The answers of later requests, with the requests' numbers.
     pub answers: VecDeque<(u64, Answer)>,
 }
 
@@ -248,11 +249,12 @@ impl Clients {
     /// The earlier answer to `request`, if this is a retry.
     ///
     /// # Errors
-    /// If that can't be known any more.
+    /// UnknownClient: the namenode doesn't know the client. Invalid: the client has confirmed this
+    /// request's answer, so it isn't kept any more. Limit: the client has too many unconfirmed answers.
     pub fn answer(&self, request: RequestId) -> Result<Option<Answer>> {
         let client = self.clients.get(&request.client).ok_or(Error::UnknownClient)?;
         if request.number < client.done_below.max(request.done_below) {
-            return Err(Error::Invalid("the client has that answer"));
+            return Err(Error::Invalid("the client has confirmed the answer to this request"));
         }
         if let Some((_, answer)) = client.answers.iter().find(|(number, _)| *number == request.number) {
             return Ok(Some(answer.clone()));
@@ -264,7 +266,7 @@ impl Clients {
         Ok(None)
     }
 
-    /// Keeps the answer that transaction `sequence` gave.
+    /// Keeps the answer to the request that transaction `sequence` executed.
     pub fn keep(&mut self, request: RequestId, answer: Answer, sequence: u64) {
         let Some(client) = self.clients.get_mut(&request.client) else { return };
         client.done_below = client.done_below.max(request.done_below);
@@ -282,8 +284,8 @@ impl Clients {
         self.clients.insert(client, answered);
     }
 
-    /// Evicts the `count` clients silent longest among those that `may_be` accepts; or, if it
-    /// accepts none, the one silent longest of all.
+    /// Evicts the `count` clients with the oldest latest requests among those that `may_be` accepts. If
+    /// it accepts none, evicts the client with the oldest latest request of all.
     pub fn forget_oldest(&mut self, count: usize, may_be: impl Fn(ClientId) -> bool) {
         let aged = || self.by_age.iter().map(|(seen, client)| (*seen, *client));
         let mut oldest: Vec<_> = aged().filter(|(_, client)| may_be(*client)).take(count).collect();

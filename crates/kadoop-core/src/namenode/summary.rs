@@ -1,5 +1,5 @@
 //! Totals of a tree, counted in steps so that mutations needn't wait for the whole count. A count
-//! may include or miss changes made meanwhile.
+//! may include or miss changes that are made while it runs.
 
 use super::{
     inodes::Body,
@@ -39,10 +39,11 @@ impl Counting {
         Self { path: path.to_owned(), begun: false, levels: Vec::new(), sum: Summary::default() }
     }
 
-    /// Counts the next part. Returns the totals once all is counted.
+    /// Counts the next part. Returns the totals once the whole tree is counted.
     ///
     /// # Errors
-    /// As [`View::walk`]; NotFound; PermissionDenied.
+    /// As [`View::walk`]. NotFound: the tree was removed or replaced. PermissionDenied: the caller may not
+    /// list a directory of the tree.
     pub fn step(&mut self, view: &View<'_>) -> Result<Option<Summary>> {
         let top = view.walk(&self.path)?.target()?;
         let mut looked = 0;
@@ -89,7 +90,7 @@ impl Counting {
         }
     }
 
-    /// Leaves directories that have moved or vanished: their numbers may be reused by now.
+    /// Ends the count of directories that have moved or vanished: their numbers may be reused by now.
     fn find_again(&mut self, view: &View<'_>, top: InodeNo) -> Result<()> {
         let mut at = Some(top);
         let mut sound = 0;

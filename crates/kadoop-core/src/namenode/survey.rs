@@ -1,8 +1,9 @@
-//! The examination of a large tree that a user wants to remove: it needs all rights on each directory
-//! in it that has entries. It is made in steps, so that no other request waits for the whole of it.
+//! Surveys: the examination of a large tree that a user wants to remove. To remove it, the user needs all
+//! rights on each directory in it that has entries. A survey proceeds in steps, so that other requests
+//! needn't wait for the whole examination.
 //!
-//! Changes made between two steps are noted: directories that get entries, other rights or another
-//! place are examined again. So when a survey is complete, the user may remove the tree as it is then.
+//! Between two steps, the tree may change: directories that get entries, other rights or another place
+//! are examined again. So once a survey is complete, the user may remove the tree in its current state.
 
 use super::{
     Namenode,
@@ -23,10 +24,10 @@ use std::{
     ops::Bound,
 };
 
-/// Entries examined in one step for each inode that a step of a removal frees: both take about a
-/// millisecond.
+/// A step examines this many entries for each inode that a step of a removal frees. Both kinds of steps
+/// then take about a millisecond.
 const ENTRIES_AN_INODE: usize = 10;
-/// Most surveys at a time, since each looks at all changes.
+/// Most surveys at a time: each change of the namespace is compared with each of them.
 const MAX_SURVEYS: usize = 64;
 
 /// Identifies a survey.
@@ -38,7 +39,7 @@ pub struct SurveyId(u64);
 pub(super) struct Surveys {
     last: u64,
     all: BTreeMap<SurveyId, Survey>,
-    /// The tree that the present mutation may remove.
+    /// The surveyed tree that the current mutation may remove without another examination.
     pub(super) complete: Option<InodeNo>,
 }
 
@@ -47,9 +48,9 @@ struct Survey {
     top: InodeNo,
     /// The directories from the one where the walk began down to the current one.
     levels: Vec<Level>,
-    /// Directories to be examined again, without what is below them.
+    /// Directories to be examined again, without the directories below them.
     again: BTreeSet<InodeNo>,
-    /// Directories to be examined with all below them.
+    /// Directories to be examined with all directories below them.
     moved: BTreeSet<InodeNo>,
 }
 
@@ -61,7 +62,7 @@ struct Level {
 }
 
 impl Survey {
-    /// Examines the next part; true once all is examined.
+    /// Examines the next part. Returns true once the whole tree is examined.
     fn step(&mut self, view: &View<'_>) -> Result<bool> {
         self.leave_moved(view.state);
         let mut left = ENTRIES_AN_INODE * view.config.sweep_inodes as usize;
@@ -100,8 +101,8 @@ impl Survey {
         self.levels.is_empty() && self.again.is_empty() && self.moved.is_empty()
     }
 
-    /// Leaves directories that have moved or vanished, whose numbers may be reused by now. One that
-    /// moved within the tree is noted as such.
+    /// Ends the walk in directories that have moved or vanished: their numbers may be reused by now. If
+    /// one moved within the tree, `moved` has it.
     fn leave_moved(&mut self, state: &State) {
         let mut above = None;
         let stays = |level: &Level| {
@@ -124,7 +125,7 @@ impl Survey {
     }
 }
 
-/// The result of a look at the next entries of a directory.
+/// The result of a search for the next directory among a directory's entries.
 enum Found {
     Directory(InodeNo),
     More,
@@ -132,7 +133,8 @@ enum Found {
 }
 
 impl Level {
-    /// The next directory in this one, among so many entries; and the number of entries looked at.
+    /// Searches at most about `most` entries for the next directory in this one. Also returns the number
+    /// of entries examined.
     fn next_directory(&mut self, state: &State, most: usize) -> (Found, usize) {
         let entries = state.inodes.get(self.directory).and_then(|inode| inode.entries());
         let Some(entries) = entries else { return (Found::End, 0) };
@@ -150,7 +152,8 @@ impl Level {
     }
 }
 
-/// A record's change of directories' rights.
+/// The directories whose rights a survey has to examine again after a record: `shallow` alone, and `deep`
+/// with all directories below it.
 #[derive(Debug, Default)]
 struct Change {
     shallow: Option<InodeNo>,
@@ -160,7 +163,7 @@ struct Change {
 impl Change {
     fn of(record: &Record, state: &State) -> Self {
         match record {
-            // An empty directory needs no rights, so the first entry matters.
+            // The removal of an empty directory needs no rights on it, so its first entry matters.
             Record::DirectoryMade { at, .. } | Record::FileMade { at, .. } => {
                 Self { shallow: Some(at.parent), deep: None }
             }
@@ -182,7 +185,7 @@ fn is_below(state: &State, inode: InodeNo, top: InodeNo) -> bool {
     above(state, inode).any(|at| at == top)
 }
 
-/// The inode and those above it, if it exists. A detached tree ends at its own top.
+/// The inode and all directories above it, if the inode exists. In a detached tree, up to that tree's top.
 fn above(state: &State, inode: InodeNo) -> impl Iterator<Item = InodeNo> {
     let first = state.inodes.get(inode).map(|_| inode);
     std::iter::successors(first, |at| {
@@ -199,7 +202,8 @@ fn demand_all(view: &View<'_>, directory: InodeNo) -> Result<()> {
 }
 
 impl View<'_> {
-    /// Removing a tree needs all rights on each directory in it that has entries.
+    /// Checks that the caller has all rights on each directory of the tree that has entries, as its
+    /// removal needs.
     pub(super) fn demand_whole_tree(&self, top: InodeNo) -> Result<()> {
         if self.is_super() {
             return Ok(());
@@ -216,8 +220,8 @@ impl View<'_> {
 }
 
 impl Namenode {
-    /// Begins to survey the tree at `path` for its removal by `caller`. None if it needs no survey:
-    /// then the removal itself takes a moment only, or is refused.
+    /// Begins to survey the tree at `path` for its removal by `caller`. Returns None if no survey is
+    /// needed: the removal itself then takes only a moment, or is refused.
     ///
     /// # Errors
     /// Limit: too many surveys are under way.
@@ -237,10 +241,11 @@ impl Namenode {
         Ok(Some(id))
     }
 
-    /// Examines the next part of the tree; true once all is examined.
+    /// Examines the next part of the tree. Returns true once the whole tree is examined.
     ///
     /// # Errors
-    /// PermissionDenied.
+    /// PermissionDenied: the caller lacks a right on a directory of the tree. Internal: there is no such
+    /// survey.
     pub fn survey(&mut self, id: SurveyId, caller: &Caller) -> Result<bool> {
         let mut survey = self.surveys.all.remove(&id).ok_or(Error::Internal("no such survey"))?;
         let complete = survey.step(&self.view(caller));
@@ -258,7 +263,7 @@ impl Namenode {
         if at == Ok(survey.top) { Ok(survey.is_complete()) } else { Err(Error::NotFound) }
     }
 
-    /// Lets the next removal skip the examination, if it is of that tree.
+    /// Lets the next removal of the surveyed tree skip the examination, if the survey is complete.
     pub(super) fn believe(&mut self, id: Option<SurveyId>) {
         let survey = id.and_then(|id| self.surveys.all.get(&id)).filter(|survey| survey.is_complete());
         self.surveys.complete = survey.map(|survey| survey.top);
@@ -269,7 +274,7 @@ impl Namenode {
         self.surveys.all.remove(&id);
     }
 
-    /// Has the surveys look again at what a transaction changed.
+    /// Makes the surveys examine again the directories that a transaction changed.
     pub(super) fn note_for_surveys(&mut self, transaction: &Transaction) {
         if self.surveys.all.is_empty() || self.config.faults.has(Fault::SurveyedOnce) {
             return;

@@ -1,4 +1,4 @@
-//! Writing a file: its chunks begin and end, and it is closed.
+//! Operations of a file's writer: to begin and end chunks, and to close the file.
 
 use super::{
     Decision, Namenode,
@@ -25,8 +25,9 @@ pub(super) struct Wishes<'a> {
 
 /// A new chunk's size and replicas.
 struct Layout {
-    /// Wanted replicas, and the fewest that will do.
+    /// Wanted number of replicas.
     replicas: usize,
+    /// Minimum number of replicas.
     least: usize,
     /// Largest length, in bytes.
     bytes: u64,
@@ -53,16 +54,16 @@ impl Namenode {
     ) -> Result<Decision> {
         let mut records = self.decide_ends(file, client, ends)?;
         let open = self.leased(file, client)?;
-        // Only the last chunk can lack an end: the namenode begins none behind such a chunk.
+        // Only the last chunk can lack an end: the namenode begins no chunk after one without an end.
         let last = open.chunks.last();
         let unfinished =
             last.is_some_and(|open| !open.claimed && !ends.iter().any(|end| end.chunk == open.chunk));
         if unfinished && next.is_some() {
-            return Err(Error::Invalid("the chunk before has no end yet"));
+            return Err(Error::Invalid("the previous chunk has no end yet"));
         }
         let chunks = self.state.inode(open.inode)?.chunks().map_or(0, <[ChunkId]>::len);
         if next.is_some() && chunks >= MAX_FILE_CHUNKS {
-            return Err(Error::Invalid("the file has as many chunks as a file may: make them larger"));
+            return Err(Error::Invalid("the file has the maximum number of chunks: use larger chunks"));
         }
         let unended = open.chunks.iter().filter(|open| !ends.iter().any(|end| end.chunk == open.chunk));
         if next.is_some() && unended.count() >= MAX_UNENDED_CHUNKS {
@@ -88,7 +89,7 @@ impl Namenode {
         Ok((records, Answer::Chunk { next, durable }))
     }
 
-    /// Logs the last ends, and closes the file if all of it is durable.
+    /// Logs the ends of the remaining chunks, and closes the file if all its chunks are durable.
     pub(super) fn decide_complete(
         &mut self,
         file: FileId,
@@ -116,9 +117,9 @@ impl Namenode {
         let mut named = BTreeSet::new();
         for end in ends {
             if !named.insert(end.chunk) {
-                return Err(Error::Invalid("a chunk's end is told twice"));
+                return Err(Error::Invalid("the request reports a chunk's end twice"));
             }
-            // Reported and logged before, so skip it.
+            // Skip a chunk whose end is already logged.
             let Some(at) = open.place(end.chunk) else { continue };
             let this = &open.chunks[at];
             let logged = self.state.chunks.get(&end.chunk).ok_or(Error::LeaseLost)?;
@@ -126,14 +127,14 @@ impl Namenode {
                 this.continues.and_then(|old| self.state.chunks.get(&old)).map_or(0, |old| old.used);
             let (chunk, length, stamp) = (end.chunk, end.length, logged.stamp);
             if length > limit || this.claimed && length != logged.length {
-                return Err(Error::Invalid("a chunk's end moved, or lies beyond the chunk size"));
+                return Err(Error::Invalid("a chunk's end differs from an earlier one, or is too large"));
             }
             if !end.durable.iter().all(|node| this.pipeline.iter().any(|member| member.node == *node)) {
-                return Err(Error::Invalid("sealed by a datanode that isn't of the pipeline"));
+                return Err(Error::Invalid("a datanode outside the chunk's pipeline can't have sealed it"));
             }
             if length == 0 || length < continued {
                 if at + 1 < open.chunks.len() {
-                    return Err(Error::Invalid("only the last chunk can be given up"));
+                    return Err(Error::Invalid("only the last chunk can be abandoned"));
                 }
                 records.push(Record::ChunkDropped { file, chunk });
             } else if !end.durable.is_empty() || careless {
@@ -159,8 +160,8 @@ impl Namenode {
         Ok(NewChunk { chunk, stamp, pipeline, continues })
     }
 
-    /// The creation of a file, with its first chunk if datanodes can take it. Without one, the writer
-    /// asks for it when it has bytes.
+    /// Adds the first chunk to the creation of a file, if datanodes can take the chunk. Otherwise the
+    /// writer asks for its first chunk when it has bytes.
     pub(super) fn with_first_chunk(
         &mut self,
         mutation: &Mutation,
@@ -199,7 +200,7 @@ impl Namenode {
         let Layout { replicas: wanted, least, bytes } = *of;
         let mut holders: Vec<NodeId> = continues.map_or(Vec::new(), |source| source.nodes.clone());
         holders.sort_by_key(|node| !near.contains(node));
-        // The holders of the continued chunk copy it without the network.
+        // Prefer holders of the continued chunk, which can copy it without the network.
         let mut nodes: Vec<NodeId> = holders
             .into_iter()
             .filter(|node| !avoid.contains(node) && self.takes(*node, bytes, now))
@@ -210,8 +211,8 @@ impl Namenode {
         }
         let more = self.place(wanted - nodes.len(), &nodes, avoid, bytes, now);
         nodes.extend(more);
-        // A datanode lost a moment ago is better than too few. So is one without room for a whole
-        // chunk: few chunks reach their full size.
+        // Rather than too few datanodes, take one that the writer has just lost, or one without room for
+        // a whole chunk: few chunks reach their full size.
         for bytes in [bytes, 0] {
             if nodes.len() < least {
                 let more = self.place(wanted - nodes.len(), &nodes, &[], bytes, now);
@@ -229,7 +230,7 @@ impl Namenode {
         Ok(pipeline.collect())
     }
 
-    /// The last chunk, if it is short and this writer hasn't begun one yet.
+    /// The file's last chunk, if it is short enough to continue and this writer has begun no chunk yet.
     fn continued(&self, open: &OpenFile) -> Result<Option<Source>> {
         let inode = self.state.inode(open.inode)?;
         let Some(last) = inode.chunks().and_then(<[ChunkId]>::last) else { return Ok(None) };
@@ -247,8 +248,8 @@ impl Namenode {
         }
     }
 
-    /// Whether each chunk that this writer ended has its minimum of replicas, by the datanodes'
-    /// reports and, for `ends`, by the writer's claim.
+    /// Whether each chunk that this writer ended has its minimum of replicas, according to the datanodes'
+    /// reports. For the chunks in `ends`, members that have sealed according to the writer count, too.
     fn all_durable(&self, file: FileId, ends: &[End]) -> Result<bool> {
         let open = self.state.open.get(&file).ok_or(Error::LeaseLost)?;
         let least = match self.config.faults.has(Fault::DurableOnce) {
@@ -270,21 +271,21 @@ impl Namenode {
         Ok(told && !self.cluster.short.range(open.since..).any(mine))
     }
 
-    /// Replicas on disk that make a file's bytes durable. The cluster's minimum if the file isn't open
-    /// any more.
+    /// Number of replicas on disk with which an open file's bytes are durable. If the file isn't open any
+    /// more, the cluster's minimum.
     pub fn min_replicas(&self, file: FileId) -> usize {
         let inode = self.state.open.get(&file).and_then(|open| self.state.inodes.get(open.inode));
         inode.map_or(self.config.min_replicas, |inode| inode.min_replicas(self.config.min_replicas))
     }
 
-    /// Replicas on disk that make the chunk durable.
+    /// Number of replicas on disk with which the chunk is durable.
     pub(super) fn least_of(&self, chunk: ChunkId) -> usize {
         let inode = self.state.chunks.get(&chunk).and_then(|logged| self.state.inodes.get(logged.inode));
         inode.map_or(self.config.min_replicas, |inode| inode.min_replicas(self.config.min_replicas))
     }
 
-    /// Updates the set of open files' ended chunks that aren't durable, so that a writer's request
-    /// needn't examine all chunks of its file.
+    /// Updates whether the chunk is in the set of open files' ended chunks that aren't durable. With this
+    /// set, a writer's request needn't examine all chunks of its file.
     pub(super) fn note_short(&mut self, chunk: ChunkId) {
         let being_written =
             |logged: &Chunk| logged.ended && self.state.open_inodes.contains_key(&logged.inode);
@@ -298,8 +299,8 @@ impl Namenode {
         }
     }
 
-    /// Members that sealed a chunk by the writer's claim, with the run in which they joined. Call
-    /// this before the ends are applied: applying them drops the pipelines.
+    /// Members that have sealed a chunk according to its writer, with the run in which they joined the
+    /// pipeline. Call this before the ends are applied, which drops the pipelines.
     pub(super) fn sealed_by_word(&self, mutation: &Mutation) -> Vec<(ChunkId, Member)> {
         let (Mutation::AddChunk { file, ends, .. } | Mutation::Complete { file, ends }) = mutation else {
             return Vec::new();

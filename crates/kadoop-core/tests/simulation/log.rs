@@ -282,7 +282,7 @@ fn a_record_that_uses_the_last_number_there_is_is_refused() {
         journal.commit().unwrap();
         let refused = load(&disk, CLUSTER, &Config::default());
         assert!(
-            matches!(refused, Err(LogError::Record { sequence: 1, why: "it uses the last number there is" })),
+            matches!(refused, Err(LogError::Record { sequence: 1, why: "one of its numbers is too high" })),
             "{record:?}",
         );
     }

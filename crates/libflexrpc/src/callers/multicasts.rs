@@ -6,12 +6,13 @@ use crate::guarded;
 use crate::xdr::{Routine, given};
 use bytes::Bytes;
 use nix::libc::{c_int, c_uint, c_void, size_t, timeval};
+use std::time::Instant;
 use strait_flexrpc::{CallOptions, MulticastOptions, Procedure, Transport};
 
-/// More are a mistake in the count.
+/// Most callees of a multicast. A larger number is probably a mistake in the count.
 const MOST_CALLEES: usize = 1 << 16;
 
-/// A multicast's results: one place for each callee, or none.
+/// Returns the address for the result of the callee with this index.
 struct Places<'a>(&'a dyn Fn(usize) -> *mut c_void);
 
 /// # Safety
@@ -29,19 +30,21 @@ unsafe fn multicast(
         return Err("a multicast needs at least one handle, and an array of outcomes".to_owned());
     }
     if count > MOST_CALLEES {
-        return Err(format!("{count} handles; at most {MOST_CALLEES}"));
+        return Err(format!("{count} handles: the maximum is {MOST_CALLEES}"));
     }
     // SAFETY: the caller's promise.
     let handles = unsafe { std::slice::from_raw_parts(handles, count) };
     // SAFETY: the caller's promise.
     let handles = handles.iter().map(|handle| unsafe { handle.as_ref() });
-    let handles = handles.collect::<Option<Vec<_>>>().ok_or("a null handle")?;
+    let handles = handles.collect::<Option<Vec<_>>>().ok_or("a handle is a null pointer")?;
     let (args, result_routine) = ((given(args.0)?, args.1), given(result_routine)?);
-    let timeout = duration(timeout)?;
-    let (client, transport, program, options) = {
-        let first = handles[0].caller(timeout.unwrap_or(PATIENCE))?;
+    let timeout = handles[0].timeout().or(duration(timeout)?);
+    let (begun, time) = (Instant::now(), timeout.unwrap_or(PATIENCE));
+    let left = || time.saturating_sub(begun.elapsed());
+    let (client, transport, program, mut options) = {
+        let first = handles[0].caller(left())?;
         let options = MulticastOptions {
-            call: CallOptions { timeout: first.timeout.or(timeout), ..first.options.clone() },
+            call: CallOptions { timeout, ..first.options.clone() },
             required: first.required,
             store_and_forward: first.store_and_forward,
             turn: None,
@@ -50,12 +53,12 @@ unsafe fn multicast(
     };
     let mut callees = Vec::with_capacity(count);
     for (index, handle) in handles.iter().enumerate() {
-        let one = handle.caller(timeout.unwrap_or(PATIENCE))?;
+        let one = handle.caller(left())?;
         if one.transport != transport || (is_serial && transport != Transport::Tcp) {
-            return Err("a multicast has one transport, and a serial one is over tcp".to_owned());
+            return Err("all handles must have the same transport, and tcp for a serial multicast".to_owned());
         }
         if one.onc {
-            return Err("plain ONC RPC has no multicasts: call each handle".to_owned());
+            return Err("plain ONC RPC has no multicasts: call each handle separately".to_owned());
         }
         if is_serial && callees.contains(&one.callee) {
             return Err(format!("callee {index} ({}) is in the chain twice", one.callee));
@@ -67,6 +70,8 @@ unsafe fn multicast(
     let encoded = unsafe { encode(args.0, args.1, &mut bytes) };
     encoded.map_err(|_| "the arguments don't follow the interface")?;
     let bytes = [Bytes::from(bytes)];
+    // Without a timeout the client's own counts, from here on.
+    options.call.timeout = timeout.map(|_| left());
     let procedure = Procedure::new(program.0, program.1, procedure);
     let all = if is_serial {
         client.call_chain(&callees, procedure, &bytes, &options)

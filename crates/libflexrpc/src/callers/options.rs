@@ -1,4 +1,4 @@
-//! `frpc_control`: the options of a handle, by the names of `enum frpc_option` without `FRPC_`.
+//! `frpc_control`: the options of a handle. Their names are those of `enum frpc_option` without `FRPC_`.
 
 use super::{PATIENCE, duration, frpc_auth_sys, frpc_bytes, frpc_handle};
 use crate::guarded;
@@ -44,9 +44,9 @@ fn c_time(time: Duration) -> timeval {
 pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, value: *mut c_void) -> c_int {
     guarded(0, || {
         // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_ref() }.ok_or("a null handle")?;
-        let name =
-            name(option).ok_or_else(|| format!("frpc_control: no option {option}; see enum frpc_option"))?;
+        let handle = unsafe { handle.as_ref() }.ok_or("the handle is a null pointer")?;
+        let name = name(option)
+            .ok_or_else(|| format!("frpc_control: unknown option {option} (enum frpc_option)"))?;
         // SAFETY: the caller's promise.
         unsafe { control(handle, option, value) }.map_err(|error| format!("{name}: {error}"))?;
         Ok(1)
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
 /// `value` has the type that the option names.
 unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> Result<(), String> {
     if value.is_null() && ![SET_AUTH_SYS, SET_TLS].contains(&option) {
-        return Err("a null pointer in place of the option's value".to_owned());
+        return Err("the option's value is a null pointer".to_owned());
     }
     // SAFETY: the caller's promise for the option, as for all reads and writes below.
     let time = || duration(unsafe { value.cast::<timeval>().read() });
@@ -65,16 +65,20 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
         // SAFETY: see above.
         let other = unsafe { &*value.cast::<frpc_handle>().cast_const() }.caller(PATIENCE)?;
         let (client, settings) = (other.client.clone(), other.settings.clone());
-        drop(other); // it may be the same one
+        drop(other); // unlock it, since it may be the same handle
         let mut handle = handle.caller(PATIENCE)?;
         (handle.client, handle.settings, handle.line) = (client, settings, None);
         return Ok(());
     }
+    if option == SET_TIMEOUT {
+        handle.set_timeout(time()?);
+        return Ok(());
+    }
+    let own_timeout = handle.timeout();
     let mut handle = handle.caller(PATIENCE)?;
     match option {
-        SET_TIMEOUT => handle.timeout = time()?,
         GET_TIMEOUT => {
-            let time = handle.timeout.or(handle.settings().timeout).unwrap_or_default();
+            let time = own_timeout.or(handle.settings().timeout).unwrap_or_default();
             // SAFETY: see above.
             unsafe { value.cast::<timeval>().write(c_time(time)) };
         }
@@ -94,7 +98,7 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
         // SAFETY: see above.
         SET_PROG => handle.program = unsafe { value.cast::<u32>().read() },
         SET_RETRY_TIMEOUT => {
-            let first = time()?.ok_or("a zero time")?;
+            let first = time()?.ok_or("the time must not be zero")?;
             let first_us = u64::try_from(first.as_micros()).unwrap_or(u64::MAX);
             handle.set(|settings| {
                 settings.retry.first_us = first_us;
@@ -131,7 +135,7 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
             handle.line = None;
         }
         SET_CONNECT_TIMEOUT => {
-            let time = time()?.ok_or("a zero time")?;
+            let time = time()?.ok_or("the time must not be zero")?;
             handle.set(|settings| settings.connect_timeout = time);
         }
         // SAFETY: see above.
@@ -146,14 +150,14 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
             // SAFETY: see above.
             let most = unsafe { value.cast::<u32>().read() } as usize;
             if most == 0 {
-                return Err("0 bytes".to_owned());
+                return Err("the minimum is 1 byte".to_owned());
             }
             handle.set(|settings| settings.payload_bytes = most);
         }
         SET_KEY_ID => {
             // SAFETY: see above.
-            let bytes = (unsafe { frpc_bytes::slice(value.cast()) })?.ok_or("no key's name")?;
-            let id = KeyId::new(bytes).ok_or("a key's name has 1 to 255 bytes")?;
+            let bytes = (unsafe { frpc_bytes::slice(value.cast()) })?.ok_or("there is no key id")?;
+            let id = KeyId::new(bytes).ok_or("a key id must have 1 to 255 bytes")?;
             handle.set(|settings| settings.key_id = Some(id));
         }
         SET_REQUIRED => {
@@ -163,7 +167,7 @@ unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> R
         }
         // SAFETY: see above.
         SET_STORE_AND_FORWARD => handle.store_and_forward = unsafe { value.cast::<c_int>().read() } != 0,
-        _ => {}
+        _ => return Err("not implemented".to_owned()),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Outcomes: what C programs learn of a call, with the numbers of `enum frpc_stat`.
+//! The outcomes of calls for C programs, with the numbers of `enum frpc_stat`.
 
 use nix::libc::c_int;
 use strait_flexrpc::{CallError, Doubt, FaultKind, Refusal};
@@ -12,11 +12,11 @@ const VERSION_MISMATCH: c_int = 9;
 const PROCEDURE_UNAVAILABLE: c_int = 10;
 const CANT_DECODE_ARGS: c_int = 11;
 const SYSTEM_ERROR: c_int = 12;
-/// A wrong argument of a function.
+/// A function got an invalid argument, or the handle was busy.
 pub const FAILED: c_int = 16;
 const APPLICATION: c_int = 101;
 const NOT_EXECUTED: c_int = 102;
-/// May have been executed.
+/// The call was perhaps executed.
 pub const UNKNOWN: c_int = 103;
 
 /// See flexrpc.h.
@@ -34,14 +34,15 @@ impl frpc_outcome {
 
     pub(super) fn new(stat: c_int, retry_safe: bool, why: &str) -> Self {
         let mut made = Self { stat, retry_safe: retry_safe.into(), ..Self::SUCCESS };
-        // A callee's text must neither end early, nor begin a line of a log, nor command a terminal.
+        // The callee's text must not end early, start a new line in a log, or contain terminal commands.
         let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let end = why.floor_char_boundary(made.text.len() - 1);
         made.text[..end].copy_from_slice(&why.as_bytes()[..end]);
         made
     }
 
-    /// Only the text's first byte changes, since a call's time matters: the text ends there.
+    /// Sets the outcome to success. Clears only the text's first byte, which ends the text: calls must be
+    /// fast.
     pub fn succeed(&mut self) {
         (self.stat, self.code, self.retry_safe, self.text[0]) = (0, 0, 0, 0);
     }
@@ -78,7 +79,7 @@ impl frpc_outcome {
     }
 }
 
-/// The option by which a C program can change that.
+/// The option by which a C program can avoid this error.
 fn option_about(error: &CallError) -> Option<&'static str> {
     match error {
         CallError::NotExecuted(Refusal::TooLarge) => Some("FRPC_SVC_SET_CALL_BYTES"),
@@ -92,11 +93,11 @@ fn option_about(error: &CallError) -> Option<&'static str> {
     }
 }
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 pub enum Failure {
     /// The arguments don't follow the interface.
     Arguments,
-    /// The result doesn't follow it.
+    /// The result doesn't follow the interface.
     Result,
     Call(CallError),
 }

@@ -23,7 +23,7 @@ pub unsafe extern "C" fn frpc_xdr_opaque(xdrs: *mut Xdr, value: *mut c_char, cou
     }
 }
 
-/// Frees `*value` and makes it null.
+/// Frees `*value`, and sets it to null.
 ///
 /// # Safety
 /// `*value` is null or from `malloc`.
@@ -33,27 +33,27 @@ unsafe fn release(value: &mut *mut c_char) {
     *value = std::ptr::null_mut();
 }
 
-/// Takes `count` bytes, and copies them and a zero to the caller's room, or to allocated memory.
-/// It allocates after they have arrived.
+/// Takes `count` bytes, and copies them to the caller's buffer or, if that is null, to allocated memory. Adds
+/// a zero byte to strings. It allocates only after the bytes have arrived.
 ///
 /// # Safety
-/// `*value` is null or has room for `count` bytes and, for strings, a zero.
+/// `*value` is null, or points to `count` writable bytes, and one more for a string's zero.
 unsafe fn fill(xdrs: &mut Xdr, value: &mut *mut c_char, count: u32, is_text: bool) -> bool {
     let Some(bytes) = xdrs.take(count as usize) else { return false };
     if is_text && bytes.contains(&0) {
-        return false; // a zero inside would shorten the string
+        return false; // a zero byte inside would shorten the C string
     }
     let (bytes, length) = (bytes.as_ptr(), count as usize);
     if value.is_null() {
         if count > 0 || is_text {
-            // SAFETY: the stream keeps the bytes until the next is taken.
+            // SAFETY: the stream keeps the bytes until the next ones are taken.
             *value = unsafe { xdrs.allocate_copy(bytes, length) };
             if value.is_null() {
                 return false;
             }
         }
     } else {
-        // SAFETY: as above; the caller's promise of room.
+        // SAFETY: as above; the caller promised a buffer of this size.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes, value.cast(), length);
             if is_text {
@@ -61,7 +61,7 @@ unsafe fn fill(xdrs: &mut Xdr, value: &mut *mut c_char, count: u32, is_text: boo
             }
         }
     }
-    // xdr_free of the whole value releases the room after a failure.
+    // After a failure, the program's xdr_free of the whole value releases the memory.
     xdrs.skip_padding(count as usize)
 }
 
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn frpc_xdr_array(
         }
         DECODE => {
             let Some(found) = stream.taken_word().filter(|found| *found <= max) else { return 0 };
-            // Every element takes four bytes at least.
+            // Each element takes at least four bytes.
             if stream.stream.is_null() && found as usize > stream.left / 4 {
                 return 0;
             }
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn frpc_xdr_array(
         _ if value.is_null() => return 1,
         _ => {}
     }
-    // An array may contain arrays of its own type.
+    // Count this level, since an array can contain arrays of its own type.
     let (inside, mut done) = (c_uint::from(*count > 0), 0);
     if stream.depth + inside <= DEPTH || stream.op == FREE {
         stream.depth += inside;
@@ -338,14 +338,14 @@ pub unsafe extern "C" fn frpc_xdr_union(
         return 0;
     }
     let mut choice = choices;
-    // SAFETY: the caller's promise: the list ends.
+    // SAFETY: the caller promised that the list ends with a null routine.
     while let Some(routine) = unsafe { (*choice).routine } {
         // SAFETY: the caller's promise.
         if unsafe { (*choice).value == *discriminant } {
             // SAFETY: the caller's promise.
             return unsafe { routine(xdrs, value.cast()) };
         }
-        // SAFETY: this wasn't the last.
+        // SAFETY: this wasn't the last element.
         choice = unsafe { choice.add(1) };
     }
     match otherwise {
@@ -411,8 +411,8 @@ pub struct netbuf {
     bytes: *mut c_char,
 }
 
-/// See flexrpc.h. As libtirpc, it believes `maxlen`, but it allocates only for bytes that have arrived. It
-/// decodes into a buffer of the program's no more than that buffer's `maxlen`.
+/// See flexrpc.h. As libtirpc does, it takes over the sender's `maxlen`, but it allocates only for bytes that
+/// have arrived. If the program gave a buffer, it decodes at most that buffer's `maxlen` bytes.
 ///
 /// # Safety
 /// Stream and value are valid.

@@ -1,26 +1,29 @@
-//! Streams of XDR: memory, files, records and counts; and the operations on streams themselves.
+//! XDR streams (memory, files, records and counts), and the operations on streams.
 
 use super::{ENCODE, MEMORY_BASE, Routine, Xdr};
 use nix::libc::{self, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
-/// Memory for a message from a stream, whose length nobody knows: the largest message over TCP.
+/// Memory that decoding may allocate for a message from a stream, whose length isn't known in advance. It is
+/// the size of the largest message over TCP.
 const STREAM_MEMORY: u64 = 64 << 20;
 
-/// Bytes to read at a time. So memory grows with the bytes that arrive, not with a claimed length.
+/// Bytes to read at a time. So memory grows with the bytes that arrive, and not with the length that a sender
+/// claims.
 const STEP_BYTES: usize = 64 << 10;
 
-/// Default size of written fragments, without their marks.
+/// Default size in bytes of written fragments, without their marks.
 const FRAGMENT_BYTES: usize = 64 << 10;
 
 /// The mark's bit for the last fragment of a record.
 const LAST: u32 = 1 << 31;
 
-/// Moves bytes for a record stream: `(handle, buffer, length)`, returns the bytes moved.
+/// The program's function that reads or writes bytes of a record stream: `(handle, buffer, length)`. Returns
+/// the number of bytes read or written.
 type Mover = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int) -> c_int;
 
-/// A stream that is no memory buffer.
+/// A stream that isn't a memory buffer.
 pub enum Stream {
-    /// `xdr_sizeof`'s.
+    /// Counts bytes, for `xdr_sizeof`.
     Count(u64),
     /// A file of the C library.
     File(*mut FILE, Vec<u8>),
@@ -28,18 +31,18 @@ pub enum Stream {
     Records(Box<Records>),
 }
 
-/// Records that the program's functions read and write.
+/// Records, which the program's functions read and write.
 pub struct Records {
     handle: *mut c_void,
     reader: Option<Mover>,
     writer: Option<Mover>,
-    /// A fragment under way, behind room for its mark.
+    /// The fragment being written, after 4 bytes for its mark.
     out: Vec<u8>,
     most: usize,
-    /// Bytes that arrived, the first of them not taken.
+    /// Bytes that arrived. The first `taken` of them were handed to routines, or skipped.
     arrived: Vec<u8>,
     taken: usize,
-    /// Bytes left of the current fragment.
+    /// Remaining bytes of the current fragment.
     left: usize,
     is_last: bool,
     piece: Vec<u8>,
@@ -97,7 +100,7 @@ impl Records {
         true
     }
 
-    /// Writes the fragment.
+    /// Writes the fragment, with its mark.
     fn send(&mut self, is_last: bool) -> bool {
         let mark = (self.out.len() - 4) as u32 | if is_last { LAST } else { 0 };
         self.out[..4].copy_from_slice(&mark.to_be_bytes());
@@ -116,7 +119,7 @@ impl Records {
         true
     }
 
-    /// Takes bytes of the record.
+    /// Takes the record's next `count` bytes.
     fn take(&mut self, count: usize) -> Option<&[u8]> {
         self.piece.clear();
         while self.piece.len() < count {
@@ -148,11 +151,11 @@ impl Records {
         let mark = u32::from_be_bytes(mark);
         self.is_last = mark & LAST != 0;
         self.left = (mark & !LAST) as usize;
-        // Empty ones that aren't the last would be an endless record of nothing.
+        // Refuse empty fragments that aren't the last: a sender could send them without end.
         self.left > 0 || self.is_last
     }
 
-    /// Makes sure that a byte is there.
+    /// Makes sure that at least one byte has arrived that wasn't taken. `None` if none arrives.
     fn fill(&mut self) -> Option<()> {
         if self.taken < self.arrived.len() {
             return Some(());
@@ -274,7 +277,7 @@ pub unsafe extern "C" fn frpc_xdrrec_skiprecord(xdrs: *mut Xdr) -> c_int {
     let Some(records) = xdrs.records() else { return 0 };
     let done = records.skip();
     if done {
-        records.is_last = false; // after a failure, the same record is skipped further
+        records.is_last = false; // after a failure, the next call continues to skip the same record
     }
     done.into()
 }

@@ -1,4 +1,4 @@
-//! Reading ahead for programs that read a file from front to back, in pieces of any size.
+//! Read-ahead for programs that read a file sequentially, in pieces of any size.
 
 use super::{PIECE_BYTES, Room, room_of};
 use bytes::Bytes;
@@ -7,25 +7,25 @@ use std::sync::Arc;
 use strait_store::{Error, ErrorKind, FileReader, Result};
 use tokio::task::JoinHandle;
 
-/// Requests ahead of the program: while it takes one piece, the network brings the next ones. With
-/// [`PIECE_BYTES`] it bounds an open file's memory to 4 MiB.
+/// Most requests ahead: while the program reads one piece, the next ones arrive. With the current piece, an
+/// open file takes at most 4 MiB of memory (see [`PIECE_BYTES`]).
 const PIECES_AHEAD: usize = 3;
 
-/// The place of a sequential reader, and the pieces there.
+/// The position of a sequential reader, and the pieces from there on.
 #[derive(Default)]
 pub(super) struct Sequence {
-    /// The end of the last read. Zero at first: a read at the beginning may be a sequence's first.
+    /// Where the previous read ended. At first 0: a read at the file's beginning may start a sequence.
     next: u64,
     /// Reads in sequence so far.
     run: u32,
     current: Bytes,
     /// The offset of `current`.
     at: u64,
-    /// Requests that follow each other, from the end of `current` on.
+    /// Requests for adjacent pieces, from the end of `current` on.
     ahead: VecDeque<Ahead>,
 }
 
-/// A request that runs on its own.
+/// A request that runs as a task of its own.
 struct Ahead {
     offset: u64,
     length: usize,
@@ -39,14 +39,14 @@ impl Drop for Ahead {
 }
 
 impl Sequence {
-    /// Copies the bytes that are here already.
+    /// Copies the bytes from `at` on that the current piece has.
     pub(super) fn copy(&mut self, at: u64, room: &mut Room) {
         if let Some(begin) = self.within_current(at) {
             self.next = at + room.put(&self.current[begin..]) as u64;
         }
     }
 
-    /// Fills `room` from `at`, as far as the file goes.
+    /// Fills `room` with the bytes from `at` on, up to the file's end.
     pub(super) async fn read(
         &mut self,
         reader: &Arc<dyn FileReader>,
@@ -71,7 +71,7 @@ impl Sequence {
         if let Some(begin) = self.within_current(at) {
             return Ok(self.current.slice(begin..));
         }
-        // The first small read of a sequence gets no more than itself: the program may seek next.
+        // For the first small read of a sequence, nothing is read ahead: the program may seek next.
         let is_sequence = self.run > 1 || wanted > PIECE_BYTES;
         if !is_sequence || self.ahead.front().is_some_and(|first| first.offset != at) {
             self.ahead.clear();
@@ -81,11 +81,11 @@ impl Sequence {
         }
         self.ask(reader, at);
         let Some(mut first) = self.ahead.pop_front() else {
-            // At the end; a file that is being written may have grown.
+            // At the known end. But a file that is being written may have grown.
             return reader.read_at(at, wanted.min(PIECE_BYTES)).await;
         };
         self.ask(reader, at + first.length as u64);
-        let gone = |error| Error::new(ErrorKind::Internal, format!("a read ended early: {error}"));
+        let gone = |error| Error::new(ErrorKind::Internal, format!("a read-ahead was aborted: {error}"));
         let piece = (&mut first.piece).await.map_err(gone)?;
         if piece.as_ref().map_or(true, |piece| piece.len() < first.length) {
             self.ahead.clear();
@@ -94,13 +94,14 @@ impl Sequence {
         Ok(self.current.clone())
     }
 
-    /// The index of the byte at `at` in the current piece, if it is there.
+    /// The index in the current piece of the byte at `at`, if the piece has it.
     fn within_current(&self, at: u64) -> Option<usize> {
         let begin = usize::try_from(at.checked_sub(self.at)?).ok()?;
         (begin < self.current.len()).then_some(begin)
     }
 
-    /// Asks for the missing pieces ahead, from `from` on if nothing is under way.
+    /// Starts requests until [`PIECES_AHEAD`] are running. They continue after the last one, or, if none is
+    /// running, begin at `from`.
     fn ask(&mut self, reader: &Arc<dyn FileReader>, from: u64) {
         while self.ahead.len() < PIECES_AHEAD {
             let offset = self.ahead.back().map_or(from, |last| last.offset + last.length as u64);

@@ -22,9 +22,9 @@ impl Core {
         handle.inspect_err(|_| lock(&self.nodes).use_less(node))
     }
 
-    /// Passes the entries from `offset` on to `add` until it is full: next entry's offset, name,
-    /// attributes, and how long the kernel may use them. Attributes are known to the kernel then, unless
-    /// it was full.
+    /// Passes the entries from `offset` on to `add`, until `add` reports that it is full: the offset of the
+    /// next entry, the name, the attributes, and how long the kernel may cache them. The kernel then knows
+    /// the nodes of all entries that were added.
     pub async fn readdir(
         &self,
         caller: Caller,
@@ -59,10 +59,10 @@ impl Core {
             let (status, lifetime) =
                 match self.listed_status(&who, entry.clone(), node, listing.began()).await {
                     Ok(status) => (status, self.lifetime()),
-                    // An entry may go while it is listed.
+                    // An entry may be removed during the listing.
                     Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno => continue,
-                    // Without the entry, a backup would leave the file out and succeed. A program that looks
-                    // at it gets the error.
+                    // List the entry in spite of the error. Without it, a backup would silently leave the
+                    // file out. A program that opens the file gets the error.
                     Err(_) => (FileStatus { file_type: FileType::File, length: 0, ..entry }, Duration::ZERO),
                 };
             let known = lock(&self.nodes).looked_up(node, path.name());
@@ -75,7 +75,7 @@ impl Core {
         }
     }
 
-    /// The record of an entry, which was listed a while ago.
+    /// The status of an entry that was listed a while ago.
     async fn listed_status(
         &self,
         who: &Principal,
@@ -85,7 +85,7 @@ impl Core {
     ) -> Answer<FileStatus> {
         let path = StorePath::parse(&entry.path)?;
         let node = lock(&self.nodes).find(directory, path.name());
-        // In this order, since a file that is closed was written before.
+        // Check in this order: a file that was closed in between was written before.
         let may_be_old =
             |node| !self.open_files(node).is_empty() || lock(&self.nodes).is_written_since(node, listed);
         if node.is_some_and(may_be_old) {

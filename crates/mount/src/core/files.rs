@@ -1,4 +1,4 @@
-//! Open files: handles, and what is read and written by them.
+//! Open files: handles, and reads and writes through them.
 
 use super::{
     Answer, Attributes, Body, Caller, Core, EACCES, EBADF, EEXIST, EISDIR, ENFILE, EPERM, ESTALE, Fault,
@@ -19,7 +19,7 @@ use strait_plfs::Container;
 use strait_store::{CreateOptions, ErrorKind, FileStatus, Principal, StorePath};
 
 impl Core {
-    /// Adds a handle that a request asks for.
+    /// Adds a handle for a request.
     pub(super) async fn add_handle(&self, handle: Handle, request: u64) -> Answer<u64> {
         let number = self.last_handle.fetch_add(1, Ordering::Relaxed) + 1;
         self.ledger.gives(Counter::Handle, number);
@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// Adds a handle of a file that is open already, or of `file`.
+    /// Adds a handle for `file`, or for the same file if it is open already.
     pub(super) async fn opened(&self, file: File, flags: i32, request: u64) -> Answer<(u64, Arc<File>)> {
         let file = {
             let mut files = lock(&self.files);
@@ -84,7 +84,7 @@ impl Core {
         lock(&self.files).get(&file.key()).is_some_and(|(_, handles)| *handles == 1)
     }
 
-    /// One handle less; whether it was the last.
+    /// Removes one handle of the file. Returns whether it was the last.
     pub(super) fn closed(&self, file: &File) -> bool {
         let key = file.key();
         let mut files = lock(&self.files);
@@ -119,7 +119,7 @@ impl Core {
         };
         let (who, status, container) =
             found.await.map_err(|fault: Fault| match fault.is(ErrorKind::NotFound) {
-                // Another file may have the name since the kernel looked for it.
+                // Another file may have got the name after the kernel looked it up.
                 true => Fault(ESTALE),
                 false => fault,
             })?;
@@ -136,7 +136,7 @@ impl Core {
         }
         let file = self.new_file(node, &who, container).await;
         let (handle, file) = self.opened(file, flags, caller.request).await?;
-        // From here on, changes see that it is open.
+        // From here on, changes of names know that the file is open.
         drop(stays);
         let cached = match &file.body {
             Body::Plain(plain) if !writes => {
@@ -158,8 +158,8 @@ impl Core {
         Ok(Opened { handle, direct, cached })
     }
 
-    /// Whether the permission bits refuse it to this user, as far as this host knows. The store
-    /// decides at the first write or read; this only tells programs earlier.
+    /// Whether the permission bits deny `wanted` to this user, as far as this host knows. The store decides
+    /// at the first read or write. This check only reports a denial earlier.
     pub(super) fn is_surely_refused(&self, who: &Principal, status: &FileStatus, wanted: u32) -> bool {
         let capabilities = self.store.capabilities();
         if !capabilities.permissions || &*who.user == "root" || nix::unistd::geteuid().is_root() {
@@ -213,7 +213,7 @@ impl Core {
             let is_open = known.is_some_and(|node| !self.open_files(node).is_empty());
             let mut nodes = lock(&self.nodes);
             if is_open {
-                // Another host removed that one.
+                // Another host removed the file that the node stood for.
                 nodes.unlink(parent, &name);
             }
             nodes.looked_up(parent, &name)
@@ -224,8 +224,8 @@ impl Core {
         Ok((attributes, Opened { handle, direct, cached: false }))
     }
 
-    /// Opens a file that another program made after the kernel had looked for it. The kernel takes it
-    /// for new, and so doesn't empty it by itself.
+    /// Opens a file that another program created after the kernel's lookup. The kernel believes that this
+    /// request created it, so it doesn't truncate it by itself.
     async fn open_made(&self, caller: Caller, node: u64, flags: i32) -> Answer<(Attributes, Opened)> {
         let opened = self.open(caller, node, flags).await?;
         let emptied = async {
@@ -243,12 +243,12 @@ impl Core {
         }
     }
 
-    /// Makes a file that nobody has open yet.
+    /// Creates a file that isn't open yet.
     async fn make(&self, caller: Caller, who: &Principal, path: &StorePath, mode: u32) -> Answer<Body> {
         let permission = Some(mode & 0o7777);
         self.begins(caller);
         if self.is_logical_name(path) {
-            // The same one if the request comes again.
+            // A resent request gets the same id.
             let id = (caller.request != 0).then(|| {
                 let id = u128::from(self.nonce) << 64 | u128::from(caller.request);
                 id.to_be_bytes()
@@ -267,7 +267,7 @@ impl Core {
         let create = || self.store.create(who, path, &options);
         match self.settings.patience.with(create).await {
             Ok(writer) => Ok(Body::Plain(Plain::created(self.access(who), writer).await)),
-            // Busy: the killed process's writer still has it open.
+            // Busy: the writer of the killed process still has the file open.
             Err(error)
                 if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::Busy)
                     && self.is_again(caller) =>
@@ -282,12 +282,12 @@ impl Core {
         }
     }
 
-    /// Makes an empty file.
+    /// Creates an empty file.
     pub async fn mknod(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Answer<Attributes> {
         self.check_writable()?;
         const FILE: u32 = 0o100_000;
         if mode & 0o170_000 != FILE && mode & 0o170_000 != 0 {
-            return Err(Fault(EPERM)); // as mknod(2) for file systems without such nodes
+            return Err(Fault(EPERM)); // as mknod(2) where a file system has no such nodes
         }
         let encoded = encoded(name)?;
         let changes = self.change(&[(parent, &encoded)]).await;
@@ -300,7 +300,7 @@ impl Core {
         self.lookup(caller, parent, name).await
     }
 
-    /// Bytes of an open file.
+    /// Reads from an open file.
     pub async fn read(&self, handle: u64, offset: u64, length: usize) -> Answer<Bytes> {
         let (file, _) = self.file(handle)?;
         let bytes = match &file.body {
@@ -316,7 +316,7 @@ impl Core {
             return Ok(());
         }
         let (file, appends) = self.file(handle)?;
-        // The kernel's idea of the end may be old.
+        // For an append, ignore the kernel's offset: its length of the file may be out of date.
         let at = (!appends).then_some(offset);
         match &file.body {
             Body::Plain(plain) => plain.write(self.place(file.node), at, data, request).await?,
@@ -326,7 +326,7 @@ impl Core {
         Ok(())
     }
 
-    /// A program closes one of its descriptors: other hosts see what it wrote, and it learns of errors.
+    /// A program closes one of its descriptors. Makes its bytes visible to other hosts, and reports errors.
     pub async fn flush(&self, handle: u64) -> Answer<()> {
         let (file, writes) = match lock(&self.handles).get(&handle) {
             Some(Handle::File { file, writes, .. }) => (file.clone(), *writes),
@@ -348,7 +348,7 @@ impl Core {
         self.settle_file(&file, Level::Synced).await
     }
 
-    /// Ends a handle.
+    /// Releases a handle.
     pub async fn release(&self, number: u64) {
         let handle = lock(&self.handles).remove(&number);
         match handle {
@@ -360,20 +360,20 @@ impl Core {
     }
 
     async fn release_file(&self, file: &File) {
-        // Errors were reported when its descriptors were closed. Before the last handle goes: the mount's
-        // end waits for the files that it finds.
+        // Errors were reported when its descriptors were closed. Settle before the last handle is removed:
+        // when the mount ends, it waits only for files that still have handles.
         if self.has_one_handle(file) {
             let _ = self.settle_file(file, Level::Closed).await;
         }
         if self.closed(file) {
-            let _ = self.settle_file(file, Level::Closed).await; // of two that went at once
+            let _ = self.settle_file(file, Level::Closed).await; // two handles may have been released at once
             self.remove_hidden(file.node).await;
         }
         lock(&self.nodes).use_less(file.node);
     }
 
-    /// Removes a file that was removed while it was open, once it isn't. Such names that another mount
-    /// made are its own: a program there still has the file open.
+    /// Removes a hidden file once no program has it open. A hidden file of another mount stays: a program
+    /// there still has it open.
     pub(super) async fn remove_hidden(&self, node: u64) {
         if !lock(&self.hidden).contains_key(&node) {
             return;
@@ -381,14 +381,14 @@ impl Core {
         let Some(entry) = lock(&self.nodes).entry(node) else { return };
         let (parent, name) = (entry.0, &*entry.1);
         let _changes = self.change(&[(parent, name)]).await;
-        // Meanwhile it may have been opened, or got a name again.
+        // While this waited, the file may have been opened, or renamed.
         if !self.open_files(node).is_empty() || lock(&self.nodes).find(parent, name) != Some(node) {
             return;
         }
         let Some(who) = lock(&self.hidden).get(&node).cloned() else { return };
         let Ok(path) = self.path(node) else { return };
-        // Only files are hidden, so a directory is a container. Without a mark, it is the rest that a process
-        // left which was killed while it removed the container.
+        // Only files are hidden, so a directory is a container. One without a mark is what remains after a
+        // process was killed while it removed the container.
         self.remove_left(&who, &path).await;
         lock(&self.hidden).remove(&node);
         self.ledger.not_hidden(node);

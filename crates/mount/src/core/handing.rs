@@ -1,4 +1,4 @@
-//! The mount's state for the next process that serves it, and from the one before.
+//! The mount's state: sent to the next process that serves it, and received from the earlier one.
 
 use super::{
     Access, Arc, AtomicU64, Body, Core, Counter, File, FileSystem, HIDDEN, Handle, Kept, Settings, StorePath,
@@ -15,15 +15,16 @@ use std::sync::atomic::Ordering;
 use strait_plfs::Container;
 use strait_store::{Error, ErrorKind, Principal};
 
-/// Files that are closed at once: each costs some round trips, during which programs wait.
+/// Number of files that are closed at the same time. Each close costs some round trips, during which programs
+/// wait.
 const CLOSING: usize = 32;
 
 impl Core {
-    /// Closes all writers, so that the next process finds all bytes in the store, and no lease. Files
-    /// stay open: their next write opens them again, here or there.
+    /// Closes all writers, so that the next process finds all bytes in the store, and no lease. Files stay
+    /// open for programs: the next write opens a new writer, in this process or the next.
     ///
     /// # Errors
-    /// Why the mount can't be handed over.
+    /// The reason why the mount can't be handed over.
     pub async fn close_writers(&self) -> Result<(), String> {
         let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
         if !self.store.capabilities().append {
@@ -40,11 +41,11 @@ impl Core {
             if let Body::Plain(plain) = &file.body
                 && plain.lock().await.has_failed()
             {
-                return Ok(()); // the next process reports it, too
+                return Ok(()); // the next process reports the loss, too
             }
             self.settle_file(&file, Level::Closed).await.map_err(|fault| {
                 let why = std::io::Error::from_raw_os_error(fault.0);
-                format!("{} can't be written out: {why}", self.shown(file.node))
+                format!("can't write the bytes of {} to the store: {why}", self.shown(file.node))
             })
         });
         let closed: Vec<Result<(), String>> = closing.buffer_unordered(CLOSING).collect().await;
@@ -55,7 +56,7 @@ impl Core {
         self.path(node).map_or_else(|_| "a file".to_owned(), |path| path.to_string())
     }
 
-    /// The state, after [`Core::close_writers`] and without requests.
+    /// The state for the next process. Call [`Core::close_writers`] before, and keep requests out.
     pub async fn state(&self) -> State {
         let open: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
         let mut places = HashMap::new();
@@ -99,7 +100,7 @@ impl Core {
         }
     }
 
-    /// Records all that another process handed over.
+    /// Records the whole state that another process handed over.
     pub async fn record_all(&self) {
         let files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
         for file in files {
@@ -126,8 +127,9 @@ impl Core {
         lock(&self.nodes).record_all();
     }
 
-    /// Ends what the process before had begun, and no request will: removed files that nobody has open, and
-    /// files that it was writing, so that others may write them once they are closed here.
+    /// Completes what the earlier process began and no request will complete. Removes hidden files that no
+    /// program has open. Flushes files that the earlier process was writing, so that other hosts can write
+    /// them once they are closed here.
     pub async fn tidy(&self) {
         for node in &self.left {
             self.remove_hidden(*node).await;
@@ -139,14 +141,14 @@ impl Core {
             if let Body::Plain(plain) = &file.body
                 && plain.lock().await.is_dirty()
             {
-                // A failure is logged; its next sync or close reports it, too.
+                // A failure is logged, and the next sync or close of the file reports it, too.
                 let _ = self.settle_file(&file, Level::Flushed).await;
             }
         });
         settling.buffer_unordered(CLOSING).collect::<()>().await;
     }
 
-    /// A mount that goes on with another process's state.
+    /// A mount that continues with another process's state.
     ///
     /// # Errors
     /// The state contradicts itself.
@@ -161,7 +163,8 @@ impl Core {
         *lock(&core.nodes) = Nodes::again(root, core.ledger.clone(), state.nodes)?;
         let principal = |who: &User| core.in_session(who.principal(&core.settings.identity));
         for (node, who) in &state.hidden {
-            // A killed process may have recorded the removal, and not begun it.
+            // The earlier process may have been killed after it recorded the removal and before it hid the
+            // file.
             if core.path(*node).is_ok_and(|path| path.name().starts_with(HIDDEN)) {
                 lock(&core.hidden).insert(*node, principal(who));
             }
@@ -202,8 +205,8 @@ impl Core {
         Ok(Self { last_handle: AtomicU64::new(last), left, ..core })
     }
 
-    /// A file that the other process had open. If it can't be opened here, all use of it fails, as after
-    /// lost bytes: the others mustn't suffer.
+    /// Opens a file that the other process had open. If it can't be opened here, every use of it fails, as
+    /// after lost bytes. The other files still work.
     async fn body_again(&self, node: u64, who: &Principal, access: Access, body: handover::Body) -> Body {
         match body {
             handover::Body::Plain { failed, identity, written } => {
@@ -214,7 +217,7 @@ impl Core {
                 let lost =
                     async |error| Body::Plain(Plain::again(access.clone(), Some(error), None, None).await);
                 let Ok(path) = self.path(node) else {
-                    return lost(Error::new(ErrorKind::NotFound, "the open file has lost its name")).await;
+                    return lost(Error::new(ErrorKind::NotFound, "the open file has no name any more")).await;
                 };
                 let open = || Container::open(self.store.clone(), who, &path);
                 match self.settings.patience.with(open).await {

@@ -1,4 +1,4 @@
-//! Removing and renaming, also of files that are open here.
+//! Removing and renaming, also of files that programs have open.
 
 use super::{
     ASIDE, Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held, encoded,
@@ -12,19 +12,20 @@ use std::sync::Arc;
 use strait_store::{ErrorKind, Principal, StorePath};
 
 impl Core {
-    /// Waits for changes of names that are under way. No file gets another path, or loses its name, until
-    /// the claim is dropped.
+    /// Waits for changes of names in progress. Until the claim is dropped, the node and the directories above
+    /// keep their names.
     pub(super) async fn stay(&self, node: u64) -> Claim<'_> {
         self.claims.stay(node, &self.nodes).await
     }
 
-    /// Waits for openings and other changes of these entries. Others wait until the claim is dropped.
+    /// Waits for openings and other changes of these entries. Later ones wait until the claim is dropped.
     pub(super) async fn change(&self, entries: &[(u64, &str)]) -> Claim<'_> {
         let entries = entries.iter().map(|(parent, name)| (*parent, Box::from(*name))).collect();
         self.claims.change(entries, &self.nodes).await
     }
 
-    /// Whether a node has lost the path that it had when a request began. Not for the owner of a claim.
+    /// Whether a node no longer has the path that it had when a request began. The caller must not hold a
+    /// claim.
     pub(super) async fn has_moved(&self, node: u64, before: &StorePath) -> bool {
         drop(self.stay(node).await);
         self.path(node).is_ok_and(|path| path != *before)
@@ -61,11 +62,11 @@ impl Core {
         Ok(())
     }
 
-    /// Goes on with a removal that a killed process had begun: it may have left a part of a container, or
+    /// Completes a removal that a killed process began. That process may have left a part of a container, or
     /// a hidden file whose last handle it had closed.
     async fn unlink_again(&self, who: &Principal, parent: u64, path: &StorePath, hidden: &str) -> Answer<()> {
         if lock(&self.nodes).find(parent, hidden).is_some() {
-            return Ok(()); // it goes with its last handle
+            return Ok(()); // it is removed when its last handle is closed
         }
         let directory = path.parent().ok_or(Fault(EISDIR))?;
         self.remove_left(who, &directory.join(hidden)?).await;
@@ -73,18 +74,18 @@ impl Core {
         Ok(self.settings.patience.with(remove).await?)
     }
 
-    /// The name of a file that a request removes or replaces while it is open.
+    /// The hidden name of a file that a request removes or replaces while it is open.
     fn hidden_name(&self, caller: Caller) -> String {
         let number = match caller.request {
             0 => u64::from_le_bytes(random()),
-            // The same one if the request comes again.
+            // A resent request gets the same name.
             request => self.nonce ^ request,
         };
         format!("{HIDDEN}{number:016x}")
     }
 
-    /// Gives an open file another name. A later process of the mount, if this one is killed, lets that go with
-    /// the last handle; this one does from [`Core::hidden_for_good`] on.
+    /// Gives an open file its hidden name. This process removes the file with its last handle only after
+    /// [`Core::hidden_for_good`]. If this process is killed, the next one removes it with its last handle.
     async fn hide(
         &self,
         caller: Caller,
@@ -93,17 +94,17 @@ impl Core {
         hidden: &str,
         node: u64,
     ) -> Answer<()> {
-        // First, so that the next process removes it, too.
+        // Record this first, so that after a kill the next process removes the file, too.
         self.ledger.hidden(node, &User::from(who));
         let moved = self.move_node(caller, who, (parent, name), (parent, hidden), Some(node), false).await;
         moved.inspect_err(|_| self.ledger.not_hidden(node))
     }
 
-    /// A hidden file goes with its last handle. Ends the change.
+    /// From now on, the hidden file is removed with its last handle. Ends the change's claim.
     async fn hidden_for_good(&self, who: &Principal, node: u64, changes: Claim<'_>) {
         lock(&self.hidden).insert(node, who.clone());
         drop(changes);
-        // The handle may have been closed before that.
+        // The last handle may have been closed before.
         self.remove_hidden(node).await;
     }
 
@@ -121,7 +122,7 @@ impl Core {
         Ok(())
     }
 
-    /// Renames an entry; with `replace`, over another.
+    /// Renames an entry; with `replace`, it may replace another entry.
     pub async fn rename(
         &self,
         caller: Caller,
@@ -142,10 +143,11 @@ impl Core {
             let nodes = lock(&self.nodes);
             (nodes.find(from.0, from.1), nodes.find(to.0, to.1))
         };
-        // No store replaces a container, or by one, in one step.
+        // No store replaces a container in one step, nor replaces another file by a container.
         let mixes = self.may_be_logical(&from_path) || self.may_be_logical(&to_path);
         if self.is_again(caller) && node.is_none() {
-            // The kernel knows what it renames, so it was renamed: what has the new name is no target.
+            // The kernel knew the source, and now it isn't found: so the rename was executed, and the entry
+            // with the new name is the source.
             if mixes {
                 self.remove_left(&who, &self.aside(caller, &to_path)?).await;
             }
@@ -161,7 +163,7 @@ impl Core {
         };
         match (&renamed, target) {
             (Ok(()), Some(target)) => self.hidden_for_good(&who, target, changes).await,
-            // Its own failure is logged, and the first one is the answer.
+            // A failure of this move is logged. The request reports the first failure.
             (Err(_), Some(_)) => {
                 let _ = self.move_node(caller, &who, (to.0, &hidden), to, target, false).await;
             }
@@ -170,7 +172,7 @@ impl Core {
         renamed
     }
 
-    /// Moves the target aside, renames, and removes the target.
+    /// Renames the target to a temporary name, renames the source, and removes the target.
     #[allow(clippy::too_many_arguments)] // both names, in both of their forms
     async fn replace_logical(
         &self,
@@ -191,7 +193,7 @@ impl Core {
         }
         let (source, from_container) = source?;
         if from_container.is_some() && !self.may_be_logical(paths.1) {
-            return Err(Fault(EXDEV)); // mv(1) copies then: the other name would show a directory
+            return Err(Fault(EXDEV)); // then mv(1) copies: after a rename, programs would see a directory
         }
         let target = match self.status(who, paths.1).await {
             Ok((status, container)) => (status, container),
@@ -216,7 +218,7 @@ impl Core {
         self.store.rename(who, paths.1, &aside, false).await?;
         if let Err(fault) = self.move_node(caller, who, from, to, node, false).await {
             if let Err(error) = self.store.rename(who, &aside, paths.1, false).await {
-                tracing::warn!("{error}; the replaced file is {aside}");
+                tracing::warn!("{error}; the replaced file stays as {aside}: remove it");
             }
             return Err(fault);
         }
@@ -224,23 +226,23 @@ impl Core {
         Ok(())
     }
 
-    /// The name of an entry while another takes its name.
+    /// The temporary name of an entry while another entry takes its name.
     fn aside(&self, caller: Caller, of: &StorePath) -> Answer<StorePath> {
         let Some(parent) = of.parent() else { return Err(Fault(EINVAL)) };
         Ok(parent.join(&self.hidden_name(caller).replacen(HIDDEN, ASIDE, 1))?)
     }
 
-    /// Removes a file that has no name for programs any more.
+    /// Removes a file that programs can't reach by name any more.
     pub(super) async fn remove_left(&self, who: &Principal, path: &StorePath) {
         match self.settings.patience.with(|| self.store.remove(who, path, true)).await {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                tracing::warn!("{error}; remove it by hand");
+                tracing::warn!("{error}; remove it with `strait rm -r`");
             }
             _ => {}
         }
     }
 
-    /// Renames in the store and here. Files that are open beneath wait meanwhile.
+    /// Renames in the store and among the nodes. Requests for open files beneath wait until it is done.
     async fn move_node(
         &self,
         caller: Caller,
@@ -260,7 +262,7 @@ impl Core {
         self.begins(caller);
         let rename = || self.store.rename(who, &from_path, &to_path, replace);
         match self.settings.patience.with(rename).await {
-            // The killed process may have renamed it.
+            // The killed process may have executed the rename.
             Err(error) if self.is_again(caller) => {
                 let gone = self.settings.patience.with(|| self.store.stat(who, &from_path)).await;
                 if !gone.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
@@ -294,15 +296,15 @@ impl Core {
         Ok(())
     }
 
-    /// Ends the writers of all open files at a node and beneath it, and locks them. Bytes that were lost
-    /// keep a file from being renamed, since it may replace a whole one, but not from being removed.
+    /// Closes the writers of all open files at a node and beneath it, and locks the files. A file that lost
+    /// bytes can be removed, but not renamed: it could replace a complete file.
     async fn hold(&self, above: u64, removes: bool) -> Answer<Vec<Held>> {
         let mut files: Vec<Arc<File>> = lock(&self.files).values().map(|(file, _)| file.clone()).collect();
         {
             let nodes = lock(&self.nodes);
             files.retain(|file| nodes.is_within(file.node, above));
         }
-        // One order for all, so that two renames don't wait for each other.
+        // All renames lock in the same order, so that two of them don't deadlock.
         files.sort_by(|a, b| (a.node, &a.who.user).cmp(&(b.node, &b.who.user)));
         let mut held = Vec::with_capacity(files.len());
         for file in files {
@@ -318,7 +320,7 @@ impl Core {
                 Body::Logical(logical) => {
                     let mut guard = logical.lock().await;
                     match guard.close().await {
-                        // The bytes stay with the open file.
+                        // The unpublished bytes stay in the open file.
                         Err(error) if removes => tracing::info!("{error}"),
                         closed => closed?,
                     }

@@ -1,27 +1,28 @@
-//! Requests that the kernel sends again, because the process that had them was killed.
+//! Requests that the kernel resends because the process that had received them was killed.
 //!
-//! A change is recorded before the store may see it, and its answer before the kernel does. If both
-//! are there, the answer is given again. If only the first is, the store's state decides: the change
-//! counts as executed if it looks so.
+//! A change is recorded before the store can see it, and its answer is recorded before the kernel gets it. If
+//! both records exist, a resent request gets the same answer. If only the first exists, the store's state
+//! decides: the change counts as executed if its effect is visible.
 
 use super::{Answer, Attributes, Body, Caller, Core, Fault, Handle, O_ACCMODE, O_RDONLY, Opened, lock};
 use crate::ledger::{Kind, Step};
 use strait_store::ErrorKind;
 
 impl Core {
-    /// The store may see the change from now on.
+    /// Records that the store may see the change from now on.
     pub(super) fn begins(&self, caller: Caller) {
         if !self.is_again(caller) {
             self.ledger.request(caller.request, Step::Begun);
         }
     }
 
-    /// Whether the store may have seen this change before.
+    /// Whether an earlier process began this change, so that the store may have executed it.
     pub(super) fn is_again(&self, caller: Caller) -> bool {
         self.past.begun.contains(&caller.request)
     }
 
-    /// A removal's outcome: what is gone may have been removed by the same request.
+    /// A removal's outcome. A missing file counts as success if an earlier process began the same request:
+    /// that process may have removed it.
     pub(super) fn or_gone(&self, caller: Caller, removed: Answer<()>) -> Answer<()> {
         match removed {
             Err(Fault(errno)) if errno == ErrorKind::NotFound.row().errno && self.is_again(caller) => Ok(()),
@@ -29,7 +30,7 @@ impl Core {
         }
     }
 
-    /// Executes a change whose answer is empty, or gives its answer again.
+    /// Executes a change whose answer is empty. If it was answered before, returns that answer.
     pub async fn once(&self, caller: Caller, change: impl Future<Output = Answer<()>>) -> Answer<()> {
         match self.past.done.get(&caller.request) {
             Some(Step::Fault(errno)) => return Err(Fault(*errno)),
@@ -41,7 +42,7 @@ impl Core {
         answer
     }
 
-    /// Executes a change whose answer is an entry, or gives its answer again.
+    /// Executes a change whose answer is an entry. If it was answered before, returns that answer.
     pub async fn once_made(
         &self,
         caller: Caller,
@@ -57,7 +58,7 @@ impl Core {
         answer
     }
 
-    /// Executes a creation, or gives its answer again.
+    /// Executes a creation. If it was answered before, returns that answer.
     pub async fn once_created(
         &self,
         caller: Caller,
@@ -68,7 +69,7 @@ impl Core {
         }
         let answer = change.await;
         if let Err(fault) = &answer {
-            // Otherwise its handle shows that it was executed.
+            // A success needn't be recorded: the handle's record shows it.
             self.answers(caller, Err(fault));
         }
         answer
@@ -79,24 +80,24 @@ impl Core {
         self.ledger.request(caller.request, step);
     }
 
-    /// The kernel has the request's answer.
+    /// The kernel has received the request's answer.
     pub fn answered(&self, request: u64) {
         self.ledger.answered(request);
     }
 
-    /// Published runs of an earlier process mean nothing. Before this one writes any: they have the same
-    /// numbers.
+    /// Forgets runs of an earlier process that were published. Call this before this process writes runs:
+    /// they use the same numbers.
     pub fn forget_stale(&self) {
         self.past.stale.iter().for_each(|run| self.ledger.forget(Kind::Run, *run));
     }
 
-    /// The requests of an earlier process were sent again. Without this, their values would stay in the
-    /// record: each kill would add to it.
+    /// Forgets the requests of an earlier process, after the kernel has resent them. Otherwise their values
+    /// would stay in the record, and each kill would add more.
     pub fn forget_past(&self) {
         self.past.done.keys().for_each(|request| self.ledger.answered(*request));
     }
 
-    /// The handle that an earlier process gave this request.
+    /// The handle with which an earlier process answered this request.
     pub(super) fn opened_before(&self, caller: Caller, flags: i32) -> Option<Opened> {
         let handle = *self.past.opened.get(&caller.request)?;
         let Some(Handle::File { file, .. }) = lock(&self.handles).get(&handle).cloned() else {

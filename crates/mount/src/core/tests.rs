@@ -1,4 +1,4 @@
-//! The mount without FUSE, over a store in memory that other hosts change, too.
+//! Tests of the mount without FUSE, over a store in memory that other hosts change, too.
 
 mod handing;
 mod killing;
@@ -41,7 +41,7 @@ impl Scene {
         StorePath::parse(&format!("/{name}")).unwrap()
     }
 
-    /// A file by another host.
+    /// Another host writes a file.
     async fn put(&self, name: &str, text: &'static str) {
         let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
         self.store.write_all(&self.who, &Self::path(name), &options, Bytes::from(text)).await.unwrap();
@@ -77,8 +77,8 @@ impl Scene {
         names
     }
 
-    /// Runs a request while the file is being renamed, as a log is rotated: another host then makes a
-    /// file of the old name.
+    /// Polls a request while the file is being renamed, as in a log rotation. Another host then creates a
+    /// file with the old name.
     async fn while_rotated<T>(&self, handle: u64, request: impl Future<Output = T>) -> T {
         let (file, _) = self.core.file(handle).unwrap();
         let Body::Plain(plain) = &file.body else { unreachable!("a plain file") };
@@ -125,7 +125,7 @@ async fn a_removed_open_file_of_another_mount_survives_a_look_at_it() {
     let handle = scene.open(".strait-removed-0123456789abcdef", O_RDONLY).await;
     scene.core.release(handle).await;
     assert_eq!(scene.text(".strait-removed-0123456789abcdef").await, "open elsewhere");
-    // Its own go with their last handles.
+    // A removed file of this mount is removed with its last handle.
     let handle = scene.create("own").await;
     scene.core.unlink(CALLER, ROOT, OsStr::new("own")).await.unwrap();
     assert_eq!(scene.names().await.len(), 2);
@@ -141,7 +141,7 @@ async fn a_file_that_another_host_just_made_is_emptied_if_the_program_asks() {
         let theirs = other.create(name).await;
         other.write(theirs, 0, "their longer text").await.unwrap();
         other.core.release(theirs).await;
-        // The kernel has looked before that, and found nothing.
+        // The kernel looked up the name before that, and found nothing.
         let flags = O_WRONLY | O_TRUNC;
         let created = scene.core.create(CALLER, ROOT, OsStr::new(name), 0o644, flags).await;
         let (attributes, opened) = created.unwrap();
@@ -155,7 +155,7 @@ async fn a_file_that_another_host_just_made_is_emptied_if_the_program_asks() {
 
 #[tokio::test]
 async fn a_length_is_right_while_a_writer_closes() {
-    // The close comes after so many of the request's looks at the file.
+    // The writer closes after this many status calls of the request.
     for looks in 1..=4 {
         let scene = Scene::new();
         let handle = scene.create("f").await;
@@ -223,12 +223,12 @@ async fn a_file_without_the_right_to_write_is_written_by_the_program_that_made_i
     let created = scene.core.create(CALLER, ROOT, OsStr::new("f"), 0o444, O_WRONLY).await.unwrap();
     let (node, handle) = (created.0.node, created.1.handle);
     scene.write(handle, 0, "one").await.unwrap();
-    scene.core.flush(handle).await.unwrap(); // as by a child that inherited it
+    scene.core.flush(handle).await.unwrap(); // as when a child that inherited it closes it
     scene.write(handle, 3, " two").await.unwrap();
     scene.core.release(handle).await;
     assert_eq!(scene.text("f").await, "one two");
     assert_eq!(scene.core.getattr(CALLER, node).await.unwrap().status.permission, 0o444);
-    // Another program may not.
+    // Another program may not write it.
     if let Ok(opened) = scene.core.open(CALLER, node, O_WRONLY).await {
         scene.write(opened.handle, 7, "more").await.unwrap();
         scene.core.flush(opened.handle).await.unwrap_err();
@@ -262,7 +262,7 @@ async fn a_rename_that_fails_keeps_the_file_that_it_would_have_replaced() {
     let (from, to) = ((ROOT, OsStr::new("f")), (ROOT, OsStr::new("whole")));
     let mut rename = Box::pin(scene.core.rename(CALLER, from, to, true));
     assert!(rename.as_mut().now_or_never().is_none());
-    // Meanwhile the last handle of the target goes, and the source loses its bytes.
+    // Then the target's last handle is released, and the source loses its bytes.
     scene.core.release(read).await;
     let mut other = scene.store.append(&scene.who, &Scene::path("f")).await.unwrap();
     other.append(Bytes::from("by another")).await.unwrap();
@@ -314,7 +314,7 @@ async fn after_a_write_that_failed_at_a_flush_the_file_takes_no_others() {
     scene.store.remove(&scene.who, &Scene::path("f"), false).await.unwrap();
     let piece = Bytes::from(vec![7; 1 << 20]);
     let mut at = 0;
-    // Until the mount has as many bytes as it keeps between two flushes.
+    // Write until the mount has as many bytes as it keeps between two flushes.
     while scene.core.write(0, handle, at, piece.clone()).await.is_ok() {
         at += 1 << 20;
         assert!(at < 64 << 20, "no flush");
@@ -330,7 +330,7 @@ async fn the_mounts_end_waits_for_files_that_are_being_released() {
     scene.write(handle, 0, "mapped").await.unwrap();
     let (file, _) = scene.core.file(handle).unwrap();
     let Body::Plain(plain) = &file.body else { unreachable!("a plain file") };
-    let held = plain.lock().await; // as by a store that is slow
+    let held = plain.lock().await; // as while a slow store writes
     let mut release = Box::pin(scene.core.release(handle));
     assert!(release.as_mut().now_or_never().is_none());
     let mut end = Box::pin(scene.core.settle_all());
@@ -346,7 +346,7 @@ async fn the_mounts_end_removes_files_that_were_removed_and_closed() {
     let handle = scene.create("f").await;
     scene.core.unlink(CALLER, ROOT, OsStr::new("f")).await.unwrap();
     let (file, _) = scene.core.file(handle).unwrap();
-    // A release has come so far.
+    // The release has got this far.
     assert!(scene.core.closed(&file));
     scene.core.settle_all().await;
     assert!(scene.names().await.is_empty());
@@ -361,7 +361,7 @@ async fn a_container_that_another_host_put_in_the_place_of_an_open_one_is_anothe
     Container::open(store.clone(), &scene.who, &path).await.unwrap().remove().await.unwrap();
     Container::create(store.clone(), &scene.who, &path, &strait_plfs::Options::default()).await.unwrap();
 
-    // The kernel still holds the old file's last handle: it releases it after the program's close.
+    // The kernel still holds the old file's last handle: it releases it some time after the program's close.
     let new = scene.open("f.ckpt", O_WRONLY).await;
     scene.core.write(0, new, 0, Bytes::from_static(b"newer")).await.unwrap();
     scene.core.fsync(new).await.unwrap();

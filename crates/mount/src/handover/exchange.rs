@@ -1,7 +1,7 @@
 //! The messages of a hand-over: frames of JSON on a Unix socket, and the mount's descriptors.
 //!
-//! The socket has an abstract name, which goes with the last process that has it. Any user of the host
-//! may connect; both ends check the other's user.
+//! The socket has an abstract name, which disappears with the last process that has the socket open. Any user
+//! of the host can connect. Both ends check the other's user.
 
 use super::{Answer, Hello, PROTOCOL, State, Terms};
 use rustix::net::{
@@ -20,40 +20,40 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-/// Bytes of a path's end in a socket's name, which has 107 at most (unix(7)).
+/// Bytes of the path's end that are part of a socket's name. The whole name has at most 107 bytes (unix(7)).
 const MAX_PATH: usize = 64;
-/// How long the next process waits for the other to listen, which begins once it has mounted.
+/// How long the next process tries to connect. The other process begins to listen after it has mounted.
 const LISTENS: Duration = Duration::from_secs(2);
-/// Pause between two tries to listen, or to connect.
+/// Pause between two attempts to listen, or to connect.
 pub const LISTEN_PAUSE: Duration = Duration::from_millis(100);
-/// Longest first message, 256 KiB: some paths and patterns.
+/// Largest first message, 256 KiB: it has some paths and patterns.
 const MAX_HELLO: usize = 256 << 10;
-/// Longest state, 1 GiB: some 100 bytes for each of the kernel's nodes, which are millions at most.
-/// Memory is allocated as bytes arrive.
+/// Largest state, 1 GiB: about 100 bytes for each of the kernel's nodes, of which there are at most millions.
+/// Memory is allocated only as bytes arrive.
 const MAX_STATE: usize = 1 << 30;
-/// The one byte that a process sends when it takes the mount.
+/// The byte with which a process takes the mount.
 const TAKEN: u8 = b'T';
-/// The byte that the descriptors go with.
+/// The byte that is sent with the descriptors.
 const DESCRIPTORS: u8 = b'D';
 
-/// How long the serving process waits for another.
+/// How long the process that serves the mount waits for the next one.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For the first message, which is sent at once.
+    /// For the first message.
     pub hello: Duration,
-    /// For the mount to be paused: requests to be answered, and files to be written out.
+    /// For the pause of the mount: until requests are answered, and files are written to the store.
     pub pause: Duration,
-    /// From then on until the mount is taken. Programs wait meanwhile.
+    /// From the pause until the next process takes the mount. Programs wait during this time.
     pub taken: Duration,
 }
 
-/// Programs wait up to 40 s if all goes wrong, which is less than the default of `--soft`.
+/// In the worst case, programs wait for 40 s, which is less than the default of `--soft`.
 pub const LIMITS: Limits =
     Limits { hello: Duration::from_secs(5), pause: Duration::from_secs(20), taken: Duration::from_secs(20) };
-/// The next process waits a little longer than the other may take.
+/// The next process waits a little longer than the other process takes at most.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The path is part of the name, because a device number is used again after an unmount.
+/// The name contains the path, too, because the kernel reuses a device number after an unmount.
 fn name(device: &str, directory: &Path) -> io::Result<SocketAddr> {
     let path = directory.as_os_str().as_bytes();
     let end = &path[path.len().saturating_sub(MAX_PATH)..];
@@ -71,16 +71,16 @@ pub fn listen(device: &str, directory: &Path) -> io::Result<UnixListener> {
 pub struct Offer<'a, G> {
     /// The state for the next process.
     pub state: State,
-    /// FUSE's, and the one that listens for further processes.
+    /// FUSE's descriptor, and the socket that listens for further processes.
     pub descriptors: [BorrowedFd<'a>; 2],
     /// Ends the pause when dropped.
     pub guard: G,
 }
 
-/// Offers the mount to a process that connected. Ok once it is that process's.
+/// Offers the mount to the process at the other end. Returns Ok if that process took it.
 ///
 /// # Errors
-/// Why it stays here.
+/// The reason why this process continues to serve the mount.
 pub async fn offer<'a, G>(
     mut peer: UnixStream,
     terms: &Terms,
@@ -90,8 +90,8 @@ pub async fn offer<'a, G>(
     let offered = async {
         check_user(&peer)?;
         let hello = timeout(limits.hello, receive(&mut peer, MAX_HELLO)).await;
-        let hello = hello.map_err(|_| "it sent no request in time".to_owned())?;
-        terms.check(&hello.map_err(|error| format!("reading its request: {error}"))?)?;
+        let hello = hello.map_err(|_| "the new process sent no request in time".to_owned())?;
+        terms.check(&hello.map_err(|error| format!("can't read the new process's request: {error}"))?)?;
         let paused = timeout(limits.pause, pause()).await;
         paused.map_err(|_| {
             format!("requests and writes in progress took longer than {} s", limits.pause.as_secs())
@@ -100,7 +100,7 @@ pub async fn offer<'a, G>(
     let offer = match offered.await {
         Ok(offer) => offer,
         Err(why) => {
-            // If it doesn't read the reason, it doesn't learn it.
+            // If the other process doesn't read the reason, nothing else can be done.
             let _ = timeout(limits.hello, send(&mut peer, &Answer::Refused(why.clone()))).await;
             return Err(why);
         }
@@ -113,15 +113,15 @@ pub async fn offer<'a, G>(
     };
     match tokio::time::timeout_at(until, sent).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(format!("sending the mount: {error}")),
-        Err(_) => return Err("it didn't read the mount in time".to_owned()),
+        Ok(Err(error)) => return Err(format!("can't send the mount's state: {error}")),
+        Err(_) => return Err("the new process didn't read the mount's state in time".to_owned()),
     }
     if is_taken(&mut peer, until).await {
-        // The other process reads requests now, and this one must not.
+        // The other process reads requests now, so this one must keep the gate closed.
         std::mem::forget(guard);
         return Ok(());
     }
-    Err("it didn't take the mount".to_owned())
+    Err("the new process didn't take the mount".to_owned())
 }
 
 async fn is_taken(peer: &mut UnixStream, until: tokio::time::Instant) -> bool {
@@ -129,7 +129,7 @@ async fn is_taken(peer: &mut UnixStream, until: tokio::time::Instant) -> bool {
     match tokio::time::timeout_at(until, peer.read(&mut byte)).await {
         Ok(read) => matches!(read, Ok(1)) && byte == [TAKEN],
         Err(_) => {
-            // From here on its send fails; one that succeeded before is in the queue.
+            // From here on, the other's send fails. A byte that it sent before is in the queue.
             let _ = rustix::net::shutdown(&*peer, Shutdown::Read);
             let read = rustix::net::recv(&*peer, &mut byte, RecvFlags::DONTWAIT);
             matches!(read, Ok((1, _))) && byte == [TAKEN]
@@ -140,7 +140,7 @@ async fn is_taken(peer: &mut UnixStream, until: tokio::time::Instant) -> bool {
 /// Connects to the process that serves the mount with this device number.
 ///
 /// # Errors
-/// There is none, or it is another user's.
+/// No process serves such a mount, or another user's process does.
 pub async fn connect(device: &str, directory: &Path) -> io::Result<UnixStream> {
     let name = name(device, directory)?;
     let until = tokio::time::Instant::now() + LISTENS;
@@ -149,8 +149,10 @@ pub async fn connect(device: &str, directory: &Path) -> io::Result<UnixStream> {
             Ok(peer) => break peer,
             Err(_) if tokio::time::Instant::now() < until => tokio::time::sleep(LISTEN_PAUSE).await,
             Err(error) => {
-                let why = format!("the process that serves the mount doesn't accept connections ({error}); unmount it, then \
-                     mount without --take-over");
+                let why = format!(
+                    "the process that serves the mount doesn't accept connections ({error}); unmount it, then \
+                     mount without --take-over"
+                );
                 return Err(io::Error::new(error.kind(), why));
             }
         }
@@ -161,10 +163,11 @@ pub async fn connect(device: &str, directory: &Path) -> io::Result<UnixStream> {
     Ok(peer)
 }
 
-/// Asks for the mount: its state, FUSE's descriptor, and the one that listens for further processes.
+/// Asks for the mount. Returns its state, FUSE's descriptor, and the socket that listens for further
+/// processes.
 ///
 /// # Errors
-/// The other process refuses, and goes on serving.
+/// The other process refuses, and continues to serve.
 pub async fn ask(peer: &mut UnixStream, terms: &Terms) -> io::Result<(State, OwnedFd, UnixListener)> {
     let asked = async {
         send(peer, &Hello { protocol: PROTOCOL, terms: terms.clone() }).await?;
@@ -175,7 +178,10 @@ pub async fn ask(peer: &mut UnixStream, terms: &Terms) -> io::Result<(State, Own
         }
     };
     let (state, [device, listener]) = timeout(PATIENCE, asked).await.map_err(|_| {
-        io::Error::new(io::ErrorKind::TimedOut, "the process that serves the mount didn't answer in time; it continues to serve")
+        io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the process that serves the mount didn't answer in time; it continues to serve",
+        )
     })??;
     let listener = std::os::unix::net::UnixListener::from(listener);
     Ok((state, device, UnixListener::from_std(listener)?))
@@ -184,21 +190,21 @@ pub async fn ask(peer: &mut UnixStream, terms: &Terms) -> io::Result<(State, Own
 /// Takes the mount. From here on, this process serves it.
 ///
 /// # Errors
-/// The other process goes on serving, and this one must not begin.
+/// The other process continues to serve, and this one must not begin.
 pub async fn take(mut peer: UnixStream) -> io::Result<()> {
     peer.write_all(&[TAKEN]).await.map_err(|error| {
-        io::Error::new(error.kind(), format!("its process has stopped waiting, and goes on ({error})"))
+        io::Error::new(error.kind(), format!("the other process timed out, and continues to serve ({error})"))
     })
 }
 
 fn check_user(peer: &UnixStream) -> Result<(), String> {
-    let theirs = peer.peer_cred().map_err(|error| format!("the other process's user: {error}"))?.uid();
+    let theirs = peer.peer_cred().map_err(|error| format!("can't get the other's user: {error}"))?.uid();
     let own = rustix::process::geteuid().as_raw();
     if theirs == own {
         return Ok(());
     }
     Err(format!(
-        "only processes of one user hand a mount over: this one is of user {own}, the other of {theirs}"
+        "a mount is handed over only within one user: this process is of {own}, the other of {theirs}"
     ))
 }
 
@@ -248,7 +254,9 @@ async fn receive_descriptors(peer: &UnixStream) -> io::Result<[OwnedFd; 2]> {
                 all.extend(descriptors);
             }
         }
-        <[OwnedFd; 2]>::try_from(all).map_err(|_| io::Error::other("the process that serves the mount didn't send its two file descriptors"))
+        <[OwnedFd; 2]>::try_from(all).map_err(|_| {
+            io::Error::other("the process that serves the mount didn't send its two file descriptors")
+        })
     })
     .await
 }
@@ -283,8 +291,8 @@ mod tests {
         }
     }
 
-    /// Offers a mount to a process that behaves like `other`. Checks that the pause ends unless the mount
-    /// was taken.
+    /// Offers a mount to a process that behaves as `other`. Checks that the pause ends unless that process
+    /// took the mount.
     async fn offered(limits: Limits, other: impl AsyncFnOnce(UnixStream)) -> Result<(), String> {
         let (own, theirs) = UnixStream::pair().unwrap();
         let paused = AtomicBool::new(false);
@@ -328,7 +336,7 @@ mod tests {
             hello(&mut peer).await;
             receive(&mut peer, MAX_STATE).await.unwrap();
             receive_descriptors(&peer).await.unwrap();
-            // The other end has closed by the time that this one takes the mount.
+            // The other end closed the socket before this one takes the mount.
             assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
             take(peer).await.unwrap_err();
         };

@@ -1,7 +1,6 @@
 //! The socket between a keeper and its server: messages of one byte, with descriptors.
 //!
-//! The server's end is its standard input, the one descriptor that a process can pass on to a program
-//! without a trick.
+//! The server's end is its standard input: a new program inherits that descriptor without further means.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -13,30 +12,31 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use tokio::io::{AsyncReadExt, Interest};
 
-/// From the keeper: nobody has mounted yet.
+/// From the keeper: mount the store.
 const BEGIN: u8 = b'B';
-/// From the keeper: go on with the mount. FUSE's descriptor comes, too, and maybe the listener.
+/// From the keeper: continue the mount. FUSE's descriptor is attached, and the listening socket if there is
+/// one.
 const GO_ON: u8 = b'G';
 /// From the keeper: end the mount.
 const END: u8 = b'E';
-/// From the server.
+/// From the server: see [`Message`].
 const SERVES: u8 = b'S';
 const LISTENS: u8 = b'L';
 const HANDS: u8 = b'H';
 const KEEPS: u8 = b'K';
-/// Descriptors of a message at most.
+/// Largest number of descriptors in a message.
 const MOST: usize = 4;
 
-/// From the server.
+/// A message from the server.
 #[derive(Debug)]
 pub enum Message {
-    /// It serves the mount of this descriptor; None if the mount can't survive it.
+    /// The server serves the mount of this descriptor; `None` if the mount can't survive the server.
     Serves(Option<OwnedFd>),
-    /// It waits at this socket for a process that takes the mount over.
+    /// The server listens at this socket for a process that takes the mount over.
     Listens(OwnedFd),
-    /// It may have handed the mount over from now on.
+    /// From now on, another process may have taken the mount over.
     Hands,
-    /// It hasn't.
+    /// No other process took the mount over.
     Keeps,
 }
 
@@ -51,7 +51,7 @@ impl End {
         Ok((Self(tokio::net::UnixStream::from_std(own)?), theirs.into()))
     }
 
-    /// Passes on what the server needs. The socket is empty, so this never waits.
+    /// Sends the descriptors that the server needs. The socket is empty, so this doesn't block.
     pub fn hand(
         &mut self,
         record: &OwnedFd,
@@ -64,7 +64,7 @@ impl End {
         send(self.0.as_fd(), byte, &all.iter().map(|it| it.as_fd()).collect::<Vec<_>>())
     }
 
-    /// Asks the server to end the mount, and at the second time to leave it as it is.
+    /// Asks the server to unmount and end. The second call asks it to end at once, without unmounting.
     pub fn ask_to_end(&self) -> io::Result<()> {
         send(self.0.as_fd(), END, &[])
     }
@@ -75,7 +75,7 @@ impl End {
         received.ok().and_then(parsed)
     }
 
-    /// A message of a server that has ended.
+    /// A further message from a server that has ended, if it left one.
     pub fn last(&mut self) -> Option<Message> {
         receive(self.0.as_fd()).ok().and_then(parsed)
     }
@@ -92,7 +92,7 @@ fn parsed((byte, descriptors): (u8, Vec<OwnedFd>)) -> Option<Message> {
     }
 }
 
-/// The server's end, and what came by it.
+/// The server's end, and what the keeper sent at the start.
 #[derive(Debug)]
 pub struct Link {
     socket: UnixStream,
@@ -102,10 +102,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// Of a process that a keeper started, which passes its standard input.
+    /// Receives the link at the standard input of a process that a keeper started.
     ///
     /// # Errors
-    /// No keeper started it.
+    /// No keeper started this process.
     pub fn receive(input: OwnedFd) -> io::Result<Self> {
         let socket = UnixStream::from(input);
         let (byte, descriptors) = receive(socket.as_fd())?;
@@ -119,15 +119,15 @@ impl Link {
         }
     }
 
-    /// Whether there is a mount to go on with, whose process was killed.
+    /// Whether this process continues the mount of a process that was killed.
     pub fn goes_on(&self) -> bool {
         self.device.is_some()
     }
 
-    /// The keeper's requests to end.
+    /// The keeper's requests to end the mount.
     ///
     /// # Errors
-    /// The runtime takes no socket.
+    /// The async runtime can't use the socket.
     pub fn ends(&self) -> io::Result<Ends> {
         self.socket.set_nonblocking(true)?;
         Ok(Ends(tokio::net::UnixStream::from_std(self.socket.try_clone()?)?))
@@ -135,26 +135,26 @@ impl Link {
 
     fn tell(&self, byte: u8, descriptors: &[BorrowedFd<'_>]) {
         if let Err(error) = send(self.socket.as_fd(), byte, descriptors) {
-            tracing::warn!("the mount's keeper is gone ({error}); the mount won't survive this process");
+            tracing::warn!("the mount's keeper has ended ({error}); the mount won't survive a kill");
         }
     }
 
-    /// It serves from now on.
+    /// Tells the keeper that this process serves from now on.
     pub fn serves(&self, device: Option<BorrowedFd<'_>>) {
         self.tell(SERVES, device.as_slice());
     }
 
-    /// It waits for other processes.
+    /// Tells the keeper that this process listens for other processes.
     pub fn listens(&self, listener: BorrowedFd<'_>) {
         self.tell(LISTENS, &[listener]);
     }
 
-    /// Another process may have the mount from now on.
+    /// Tells the keeper that another process may take the mount over from now on.
     pub fn hands(&self) {
         self.tell(HANDS, &[]);
     }
 
-    /// None has it.
+    /// Tells the keeper that no other process took the mount over.
     pub fn keeps(&self) {
         self.tell(KEEPS, &[]);
     }
@@ -165,7 +165,7 @@ impl Link {
 pub struct Ends(tokio::net::UnixStream);
 
 impl Ends {
-    /// Waits for one. None comes from a keeper that is gone.
+    /// Waits for the next request. If the keeper has ended, waits forever.
     pub async fn next(&mut self) {
         let mut byte = [0];
         match self.0.read_exact(&mut byte).await {

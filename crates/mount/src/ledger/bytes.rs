@@ -1,8 +1,8 @@
-//! Written bytes that the store may lack, in a file of memory that survives the process.
+//! Written bytes that the store may lack, in a file in memory that survives the process.
 //!
-//! Each open file has a ring, at a place of its own in the memory's endless address space. In a plain
-//! file, a byte's place follows from its offset, so that a byte that is written twice has one place. A
-//! PLFS file's runs lie one after the other. The memory of flushed bytes is given back.
+//! Each open file has a ring, at a fixed position in the sparse memory file. In a plain file, a byte's
+//! position in the ring follows from its offset, so a byte that is written twice has one position. A PLFS
+//! file's runs lie one after the other. The memory of flushed bytes is freed.
 
 use super::record::punch;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Length of a ring, 32 MiB: more than an open plain file ever has unflushed, and as much as a PLFS file
-/// has unpublished.
+/// Length of a ring, 32 MiB: more than the unflushed bytes of any open plain file, and as much as the
+/// unpublished bytes of a PLFS file.
 pub const RING: u64 = 32 << 20;
 const PAGE: u64 = 4_096;
 
@@ -23,25 +23,25 @@ pub struct Written {
     pub safe: u64,
     /// The file's length.
     pub end: u64,
-    /// When, in milliseconds since 1970.
+    /// Time of the last write, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The last request that wrote.
+    /// The last request that wrote to the file.
     pub last: u64,
 }
 
-/// All rings.
+/// The rings of all files.
 #[derive(Debug)]
 pub struct Bytes {
     memory: File,
 }
 
 impl Bytes {
-    /// In this memory.
+    /// Rings in this memory file.
     pub fn new(memory: File) -> Self {
         Self { memory }
     }
 
-    /// The pieces of a range that lie in one piece in the ring: each one's place and length.
+    /// Splits a range where the ring wraps around: position and length of each piece.
     fn pieces(file: u64, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -62,7 +62,7 @@ impl Bytes {
         Ok(())
     }
 
-    /// A file's bytes.
+    /// Reads a file's bytes.
     pub fn read(&self, file: u64, range: Range<u64>) -> io::Result<Vec<u8>> {
         let length = range.end.saturating_sub(range.start);
         if length > RING {
@@ -77,7 +77,7 @@ impl Bytes {
         Ok(bytes)
     }
 
-    /// Gives back the memory of flushed bytes, but for pages that have others, too.
+    /// Frees the memory of flushed bytes, except pages that also hold other bytes.
     pub fn free(&self, file: u64, flushed: Range<u64>) {
         let pages = flushed.start / PAGE * PAGE..flushed.end / PAGE * PAGE;
         for (place, length) in Self::pieces(file, pages) {
@@ -85,14 +85,14 @@ impl Bytes {
         }
     }
 
-    /// Gives back all memory of a file.
+    /// Frees all memory of a file.
     pub fn free_all(&self, file: u64) {
         self.punch(file * RING, RING);
     }
 
     fn punch(&self, place: u64, length: u64) {
         if let Err(error) = punch(&self.memory, place, place + length) {
-            tracing::debug!(%error, "memory of written bytes isn't given back");
+            tracing::debug!(%error, "can't free the memory of written bytes");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! A table of small values that survives the process that writes it: a log in a file of memory.
+//! A table of small values that survives the process that writes it: a log in a file in memory.
 //!
 //! ```text
 //!   header: start ──→ frame, frame, frame … end
-//!   frame: length, CRC32C, key, and the key's new value, or none
+//!   frame: length, CRC32C, key, and the key's new value (or none: the key is removed)
 //! ```
 //!
-//! A kill may tear the last frame, which the next process cuts off: nothing was done because of it yet.
-//! When most of the log is out of date, its live frames are copied behind its end, the header is
-//! changed, and the old part gives its memory back.
+//! A kill may leave an incomplete last frame. The next process cuts it off: no action has relied on it yet.
+//! When most of the log is out of date, the live frames are copied behind its end, the header is changed, and
+//! the memory of the old part is freed.
 
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use std::collections::HashMap;
@@ -23,16 +23,16 @@ pub type Key = (u8, u64);
 pub type Entry = (Key, Vec<u8>);
 
 const MAGIC: u64 = u64::from_le_bytes(*b"straitR1");
-/// Its own page, which is never given back.
+/// Length of the header: a page that is never freed.
 const HEADER: u64 = 4_096;
-/// Before the key: length and checksum.
+/// Length of a frame's part before the key: length and checksum.
 const FRAME: usize = 8;
-/// Kind, number, and whether there is a value.
+/// Length of the key: kind, number, and whether there is a value.
 const KEY: usize = 10;
-/// Longest value, 1 MiB: a path and a user's groups take some KiB.
+/// Largest value, 1 MiB: a path and a user's groups take some KiB.
 const MAX_VALUE: usize = 1 << 20;
-/// Out-of-date bytes that a log may have beside as many as are live, 1 MiB: so each byte is copied
-/// about once.
+/// The log is compacted when its out-of-date bytes exceed its live bytes by this much (1 MiB). So each byte
+/// is copied about once.
 const SLACK: u64 = 1 << 20;
 
 /// The table.
@@ -49,7 +49,7 @@ struct Log {
     live: HashMap<Key, Frame>,
     /// Bytes of live frames.
     bytes: u64,
-    /// It couldn't be written, so nobody must go on by it.
+    /// A write to the record failed, so no process may continue with it.
     broken: bool,
 }
 
@@ -59,12 +59,12 @@ struct Frame {
     length: u32,
 }
 
-/// A new file of memory.
+/// A new file in memory.
 pub fn memory(name: &str) -> io::Result<OwnedFd> {
     Ok(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?)
 }
 
-/// Gives the memory of `from..to` back.
+/// Frees the memory of `from..to`.
 pub fn punch(file: &File, from: u64, to: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(file, flags, from, to - from)?)
@@ -74,7 +74,7 @@ impl Record {
     /// The table in a file, and its entries in the order of their keys. An empty file is an empty table.
     ///
     /// # Errors
-    /// An earlier process couldn't write all.
+    /// An earlier process marked the record as incomplete, or it can't be read.
     pub fn open(file: File) -> io::Result<(Self, Vec<Entry>)> {
         let length = file.metadata()?.len();
         let start = if length == 0 { HEADER } else { start(&file)? };
@@ -93,7 +93,7 @@ impl Record {
         file.set_len(log.end)?;
         write_header(&file, log.start)?;
         if log.start > HEADER {
-            punch(&file, HEADER, log.start)?; // the process may have been killed before it did
+            punch(&file, HEADER, log.start)?; // the killed process may not have done that
         }
         let mut values: Vec<Entry> = values.into_iter().collect();
         values.sort_unstable_by_key(|(key, _)| *key);
@@ -104,7 +104,7 @@ impl Record {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets or removes a value. After that, a kill doesn't lose it.
+    /// Sets or removes a value. After this returns, a kill doesn't lose the change.
     pub fn put(&self, key: Key, value: Option<&[u8]>) {
         let mut log = self.log();
         if log.broken || (value.is_none() && !log.live.contains_key(&key)) {
@@ -116,16 +116,16 @@ impl Record {
         }
     }
 
-    /// No process may go on by this record, since something is missing.
+    /// Marks the record as incomplete, so that no process continues with it.
     pub fn give_up(&self, error: &io::Error) {
         let mut log = self.log();
         if !std::mem::replace(&mut log.broken, true) {
-            tracing::error!("the mount's record: {error}; if the mount's process is killed, the mount ends");
+            tracing::error!("can't write the mount's record: {error}; the mount won't survive a kill");
             let _ = self.file.write_all_at(&[0; 16], 0);
         }
     }
 
-    /// Forgets a value that means nothing any more. A process after a kill may still see it.
+    /// Forgets a value that has no meaning any more. The next process may still find it.
     pub fn forget(&self, key: Key) {
         let mut log = self.log();
         if let Some(frame) = log.live.remove(&key) {
@@ -144,12 +144,12 @@ impl Record {
         Ok(())
     }
 
-    /// Copies the live frames behind the end, and goes on from there.
+    /// Copies the live frames behind the end of the log, and continues the log there.
     fn compact(&self, log: &mut Log) -> io::Result<()> {
         let (start, end) = (log.start, log.end);
         let mut frames: Vec<(Key, Frame)> = log.live.iter().map(|(key, frame)| (*key, *frame)).collect();
         frames.sort_unstable_by_key(|(_, frame)| frame.at);
-        // Pages that both parts have would be given back with the old one.
+        // Begin on a new page: a page that both parts share would be freed with the old part.
         let begin = end.next_multiple_of(HEADER);
         let (mut at, mut piece) = (begin, Vec::with_capacity(2 * MAX_VALUE));
         for (key, frame) in frames {
@@ -207,7 +207,7 @@ fn parsed(frame: &[u8]) -> (Key, Option<&[u8]>) {
     ((key[0], number(&key[1..9])), (key[9] == 1).then_some(value))
 }
 
-/// The whole frame at `at`; None at the log's end.
+/// The complete frame at `at`; `None` at the log's end.
 fn read(file: &File, at: u64, end: u64) -> io::Result<Option<Vec<u8>>> {
     if at + FRAME as u64 > end {
         return Ok(None);
@@ -227,7 +227,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// One write within a page, which a kill doesn't tear.
+/// Writes the header: one write within a page, which a kill can't interrupt.
 fn write_header(file: &File, start: u64) -> io::Result<()> {
     let mut header = [0; 16];
     header[..8].copy_from_slice(&MAGIC.to_le_bytes());

@@ -136,7 +136,7 @@ async fn each_of_two_stable_writes_behind_a_hole_is_refused_in_the_end() {
             assert_eq!(written, Err(Fault(status)));
         }
     }
-    // The same hole in a file that was filled meanwhile, and emptied, is another one.
+    // If the file was filled and emptied in between, the same hole counts as a new one.
     writings.write(&who, &path, piece(0, N3Stable::File), |_| true).await.unwrap();
     writings.close(&who, &path, false).await.unwrap();
     writings.store.truncate(&who, &path, 0).await.unwrap();
@@ -148,7 +148,7 @@ async fn each_of_two_stable_writes_behind_a_hole_is_refused_in_the_end() {
 async fn a_reader_ends_only_its_own_writer_and_only_if_it_may_go_on() {
     let (who, path) = (Principal::new("root"), StorePath::parse("/f").unwrap());
     for (append, user, is_ended) in [(true, "root", true), (true, "eve", false), (false, "root", false)] {
-        // A store that shows files from their close on.
+        // A store that shows files only after their close.
         let mut writings = Writings::new(Arc::new(MemoryStore::new("root")));
         writings.capabilities =
             Capabilities { append, visible_while_written: false, ..writings.capabilities };
@@ -180,7 +180,7 @@ fn more_losses_than_are_remembered_change_all_verifiers() {
     assert_eq!(writings.losses().of_files.len(), 1);
 }
 
-/// A writer whose close takes for ever, or panics.
+/// A writer whose close never returns, or panics.
 struct Broken {
     panics: bool,
 }

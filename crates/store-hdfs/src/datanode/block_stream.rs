@@ -18,11 +18,11 @@ use tokio::time::timeout;
 const OP_READ_BLOCK: u8 = 81;
 /// This client's name in the datanode's log.
 const CLIENT_NAME: &str = "strait";
-/// Time limit for the end of an operation whose bytes have all arrived. To keep the connection, the reader
-/// waits for a round trip, but not for longer.
+/// Time limit for the end of an operation whose bytes have all arrived. The reader waits for a round trip to
+/// keep the connection, but no longer than this.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// The datanode sends ahead as far as the connection allows. Dropping this stops it.
+/// The stream. The datanode sends ahead as far as the connection allows. Dropping the stream stops it.
 #[derive(Debug)]
 pub(in super::super) struct BlockStream {
     stream: TcpStream,
@@ -32,8 +32,8 @@ pub(in super::super) struct BlockStream {
 }
 
 impl BlockStream {
-    /// Requests `range` of the block from the datanode at `address`, which has `patience` to
-    /// answer.
+    /// Requests `range` of the block from the datanode at `address`, which must answer within
+    /// `patience`.
     pub async fn open(
         datanodes: &Datanodes,
         address: &Arc<str>,
@@ -62,9 +62,9 @@ impl BlockStream {
         &self.address
     }
 
-    /// Appends the next `wanted` bytes to `into` or, on an error, the packets received whole.
-    /// `patience` limits silence; however slowly bytes arrive, the call ends after
-    /// [`OPERATION_TIMEOUT`].
+    /// Appends the next `wanted` bytes to `into`. After an error, `into` has the packets that were received
+    /// completely. `patience` limits each silence of the datanode. However slowly bytes arrive, the call ends
+    /// after [`OPERATION_TIMEOUT`].
     pub async fn read(&mut self, into: &mut BytesMut, wanted: usize, patience: Duration) -> io::Result<()> {
         self.packets.patience = patience;
         timeout(OPERATION_TIMEOUT, self.packets.read(&mut self.stream, into, wanted)).await?
@@ -77,7 +77,7 @@ impl BlockStream {
         }
         let end = async {
             self.packets.finish(&mut self.stream).await?;
-            // After this the datanode counts the read as done, and waits for the next operation.
+            // After this message, the datanode counts the read as done, and waits for the next operation.
             let done = ClientReadStatus { status: status::CHECKSUM_OK }.encode_length_delimited_to_vec();
             self.stream.write_all(&done).await
         };

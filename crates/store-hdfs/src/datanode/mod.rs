@@ -1,5 +1,5 @@
-//! Requests to datanodes: the bytes of a block, with checks; its checksum; the visible length of
-//! one under construction.
+//! Requests to datanodes: for the bytes of a block, which are checked; for its checksum; for the visible
+//! length of a block under construction.
 
 mod block_stream;
 mod packets;
@@ -50,8 +50,8 @@ impl Datanodes {
     /// has acknowledged.
     ///
     /// # Errors
-    /// Unavailable if no datanode knows it at present. The namenode may lack reports of the block
-    /// after a restart; the only replicas may wait for recovery since their datanodes restarted.
+    /// Unavailable if no datanode knows the length at present. After a restart, the namenode may lack reports
+    /// of the block. If the datanodes of all replicas restarted, the replicas wait for recovery.
     pub async fn visible_length(&self, user: &str, block: &LocatedBlock) -> Result<u64> {
         if block.locations.is_empty() && block.block.num_bytes > 0 {
             return fail(ErrorKind::Unavailable, "no datanode has reported the block being written");
@@ -69,7 +69,7 @@ impl Datanodes {
                 Ok(answer) if answer.length <= i64::MAX as u64 => return Ok(answer.length),
                 // -1 in Java (`ReplicaWaitingToBeRecovered.getVisibleLength`).
                 Ok(_) => last = Some(Error::new(ErrorKind::Unavailable, waits_for_recovery(&address))),
-                // Allocated, but the writer hasn't sent a byte yet.
+                // The replica is allocated, but the writer hasn't sent a byte yet.
                 Err(RpcError::Java { class, .. }) if class.ends_with("ReplicaNotFoundException") => {}
                 Err(RpcError::Java { class, message }) => last = Some(from_java(&class, &message)),
                 Err(error) => {
@@ -101,7 +101,7 @@ impl Datanodes {
     ) -> io::Result<OpBlockChecksumResponse> {
         let options = Some(BlockChecksumOptions { kind: Some(kind) });
         let message = OpBlockChecksum { header: base_header(block), options };
-        // The datanode closes the connection after this one.
+        // The datanode closes the connection after this operation.
         let Started { answer, .. } =
             start(self, address, OP_BLOCK_CHECKSUM, &message, OPERATION_TIMEOUT).await?;
         answer.checksum.ok_or_else(|| io::Error::other("no checksum in the answer"))
@@ -114,7 +114,7 @@ impl Datanodes {
 }
 
 fn waits_for_recovery(address: &str) -> String {
-    format!("the replica at {address} waits for the recovery of its block, since the datanode restarted")
+    format!("the replica at {address} waits for the recovery of its block after a restart of the datanode")
 }
 
 /// The reasons why all of a block's replicas failed.
@@ -125,22 +125,22 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// None so far.
+    /// No failures so far.
     pub fn of(block: &Block) -> Self {
         Self { block_id: block.block.block_id, all: Vec::new() }
     }
 
-    /// Adds a failure, and puts the datanode last for some time.
+    /// Adds a failure, and moves the datanode to the end of the order for some time.
     pub fn add(&mut self, datanodes: &Datanodes, address: &Arc<str>, error: io::Error) {
         tracing::debug!(block = self.block_id, datanode = &**address, %error, "replica failed");
-        // A damaged replica says nothing about the datanode's others.
+        // A damaged replica says nothing about the datanode's other replicas.
         if error.kind() != io::ErrorKind::InvalidData {
             datanodes.pool.suspect(address);
         }
         self.all.push((Arc::clone(address), error));
     }
 
-    /// Corrupt if every replica contradicted its checksums, else Unavailable.
+    /// Corrupt if every replica contradicted its checksums; otherwise Unavailable.
     pub fn into_error(self) -> Error {
         let Self { block_id, all } = self;
         let Some((address, error)) = all.last() else {
@@ -152,7 +152,7 @@ impl Failures {
         Error::new(
             kind,
             format!(
-                "block {block_id}: all reads of its replicas failed ({count}), the last at {address}: {error}"
+                "block {block_id}: all {count} reads of its replicas failed, the latest at {address}: {error}"
             ),
         )
     }

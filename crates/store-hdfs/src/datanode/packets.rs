@@ -1,14 +1,14 @@
 //! A datanode's answer to a read: packets, each with its checksums.
 //!
 //! ```text
-//! packet:   u32 length of the bytes after the header, itself included
+//! packet:   u32 length of this field, the checksums and the data
 //!           u16 length of the header, header
 //!           checksums, one for each chunk of data
 //!           data
 //! ```
 //!
-//! Data goes from the socket directly to the caller's buffer, and is checked there. The head of the
-//! next packet arrives with the same read, so a few hundred bytes have to be moved.
+//! Data goes from the socket directly to the caller's buffer, and is checked there. The same read of the
+//! socket also receives the next packet's head. Only that head, a few hundred bytes, is copied.
 
 use super::super::crc::{crc32, crc32c};
 use super::super::wire::{PacketHeader, ReadOpChecksumInfo, crc_type};
@@ -31,11 +31,11 @@ const CHECKSUM_BYTES: usize = 4;
 /// Likely length of the first packet's head: lengths, a header of 25 bytes, the checksums of 64 KiB
 /// in chunks of 512 bytes.
 const FIRST_HEAD_BYTES: usize = LENGTHS_BYTES + 25 + 512;
-/// The usual length of a packet. Memory for a packet of which the caller wants only a part grows by
-/// this: with the received bytes, and not with the claimed length.
+/// The usual length of a packet. If the caller wants only a part of a packet, the packet's memory grows in
+/// steps of this size, as bytes arrive. So a claimed length alone allocates nothing.
 const GROWTH_BYTES: usize = 64 << 10;
 
-/// The packets of one range of a block, as far as received.
+/// The packets of one range of a block, as far as they are received.
 #[derive(Debug)]
 pub(super) struct Packets {
     checksums: Checksums,
@@ -45,13 +45,13 @@ pub(super) struct Packets {
     position: u64,
     /// End of the range.
     end: u64,
-    /// Bytes from the socket that belong before the next packet's data.
+    /// Bytes from the socket that precede the next packet's data.
     head: BytesMut,
-    /// Length of the last packet's head; the next one usually has the same.
+    /// Length of the latest packet's head. The next one usually has the same.
     usual_head: usize,
-    /// Checked data from `position` on: the part of a packet that the caller hasn't taken.
+    /// Checked data from `position` on: the part of a packet that the caller hasn't taken yet.
     rest: Bytes,
-    /// Time that the datanode may be silent.
+    /// Longest permitted silence of the datanode.
     pub patience: Duration,
 }
 
@@ -63,13 +63,13 @@ struct Head {
 }
 
 impl Packets {
-    /// The packets of `range`; `head` has the bytes received already.
+    /// The packets of `range`. `head` has the bytes that were received already.
     pub fn new(info: &ReadOpChecksumInfo, range: Range<u64>, head: BytesMut) -> io::Result<Self> {
         let checksums = Checksums::new(info)?;
-        // The first packet begins at the chunk that holds the first byte.
+        // The first packet begins at the chunk that contains the first byte.
         let skipped = range.start.checked_sub(info.chunk_offset);
         if skipped.is_none_or(|skipped| skipped > 0 && skipped >= checksums.chunk_bytes as u64) {
-            return Err(strange("where the answer begins"));
+            return Err(strange("its first offset"));
         }
         Ok(Self {
             checksums,
@@ -93,8 +93,8 @@ impl Packets {
         self.end.saturating_sub(self.position)
     }
 
-    /// Appends the next `wanted` bytes of the range to `into`, which must have room for them. After
-    /// an error `into` holds checked bytes up to [`Packets::position`] and no others.
+    /// Appends the next `wanted` bytes of the range to `into`, which must have room for them. After an
+    /// error, `into` has the checked bytes up to [`Packets::position`] and no others.
     pub async fn read(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
@@ -119,7 +119,7 @@ impl Packets {
         let head = self.receive_head(stream).await?;
         match head.data_length == 0 && self.head.is_empty() {
             true => Ok(()),
-            false => Err(strange("more than was asked for")),
+            false => Err(strange("more bytes than requested")),
         }
     }
 
@@ -185,7 +185,7 @@ impl Packets {
     /// Receives until the head has at least `length` bytes.
     async fn fill_head(&mut self, stream: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<()> {
         while self.head.len() < length {
-            // Asks for the likely length of the whole head, so that it arrives at once.
+            // Requests the likely length of the whole head, so that it arrives with one read.
             let missing = length.max(self.usual_head) - self.head.len();
             timeout(self.patience, receive_some(stream, &mut self.head, missing)).await??;
         }
@@ -237,7 +237,7 @@ impl Checksums {
         Ok(Self { algorithm, chunk_bytes })
     }
 
-    /// Bytes of checksums for so many bytes of data.
+    /// Number of checksum bytes for `data_length` bytes of data.
     fn length_for(&self, data_length: usize) -> usize {
         match self.algorithm {
             None => 0,
@@ -268,7 +268,7 @@ mod tests {
     const CHUNK_BYTES: usize = 4;
     const CONTENT: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-    /// For an answer that begins with the chunk at `chunk_offset`.
+    /// The header of an answer that begins with the chunk at `chunk_offset`.
     fn info(crc_type: i32, bytes_per_crc: u32, chunk_offset: u64) -> ReadOpChecksumInfo {
         ReadOpChecksumInfo { checksum: ChecksumKind { crc_type, bytes_per_crc }, chunk_offset }
     }
@@ -293,7 +293,7 @@ mod tests {
         bytes
     }
 
-    /// `CONTENT` in packets of 8 bytes, and the empty one.
+    /// `CONTENT` in packets of 8 bytes, and the empty packet that ends it.
     fn packets() -> Vec<u8> {
         let starts = (0..CONTENT.len()).step_by(8);
         let mut bytes: Vec<u8> = starts.flat_map(|at| packet(at..(at + 8).min(CONTENT.len()))).collect();

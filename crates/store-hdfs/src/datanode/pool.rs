@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// A datanode closes a connection after 4 s without an operation
-/// (`dfs.datanode.socket.reuse.keepalive`). Closing it earlier avoids a broken operation.
+/// (`dfs.datanode.socket.reuse.keepalive`). We close it earlier, so that
+/// no operation breaks.
 const MAX_IDLE: Duration = Duration::from_secs(3);
-/// Idle connections over all datanodes. Each holds one of a datanode's threads, for as long as
+/// Idle connections to all datanodes together. Each occupies a thread of a datanode for up to
 /// [`MAX_IDLE`].
 const MAX_IDLE_CONNECTIONS: usize = 64;
-/// Time for which a failed datanode comes after the others. If it is the only one, it is still
-/// asked.
+/// Time for which a failed datanode is tried only after the others. If it is the only one, it is
+/// tried nevertheless.
 const SUSPICION: Duration = Duration::from_secs(60);
-/// Failed datanodes remembered. More at a time means that the cluster is down.
+/// Number of failed datanodes that are remembered. More at a time mean that the cluster is down.
 const MAX_SUSPECTS: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ struct Idle {
 }
 
 impl Pool {
-    /// The latest used connection to `address`.
+    /// The most recently used connection to `address`.
     pub fn take(&self, address: &str) -> Option<TcpStream> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|kept| kept.since.elapsed() < MAX_IDLE);
@@ -57,7 +58,7 @@ impl Pool {
         }
     }
 
-    /// The `addresses` without a recent failure, in their order, and then the others.
+    /// The `addresses` without a recent failure, in their order, followed by the others.
     pub fn trusted_first(&self, addresses: &[Arc<str>]) -> Vec<Arc<str>> {
         let suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
         let is_suspect =

@@ -17,14 +17,14 @@ const TRANSFER_VERSION: u16 = 28;
 
 /// Time limit of one step of an operation, the 60 s of `dfs.client.socket-timeout`.
 pub(in super::super) const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
-/// An answer is some hundred bytes, more with a Java exception's text.
+/// Longest answer accepted. An answer has some hundred bytes, and more with a Java exception's text.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
 /// Bytes of a message's length: 7 bits a byte, so [`MAX_ANSWER_BYTES`] takes three.
 const MAX_LENGTH_BYTES: usize = 3;
-/// One read receives an answer and the head of the bytes after it.
+/// Bytes of one read, which receives an answer and the head of the bytes after it.
 const ANSWER_READ_BYTES: usize = 1 << 10;
 
-/// After a request couldn't be sent whole: time limit of its answer, which says why.
+/// After a request couldn't be sent completely: time limit for its answer, which gives the reason.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Time limits of an operation's start.
@@ -35,13 +35,13 @@ pub(in super::super) struct Limits {
 }
 
 impl Limits {
-    /// For a datanode with this time to answer, in place of which others can be asked.
+    /// Limits for a datanode that must answer within this time, because other datanodes can be tried instead.
     pub fn of(answer: Duration) -> Self {
         Self { connect: CONNECT_TIMEOUT.min(answer), answer }
     }
 }
 
-/// A datanode's agreement to an operation.
+/// A datanode's answer to an operation that has started.
 pub(in super::super) struct Started {
     pub stream: TcpStream,
     pub answer: BlockOpResponse,
@@ -53,8 +53,7 @@ pub(super) fn base_header(block: &Block) -> BaseHeader {
     BaseHeader { block: block.block.clone(), token: Some(block.token.clone()) }
 }
 
-/// Sends one operation and returns its answer, if it arrives within `patience`, and if the datanode
-/// agrees.
+/// Sends one operation. Returns its answer if this arrives within `patience` and isn't a refusal.
 pub(super) async fn start(
     datanodes: &Datanodes,
     address: &str,
@@ -66,8 +65,8 @@ pub(super) async fn start(
     accepted(&started.answer).map(|()| started)
 }
 
-/// As [`start`], but returns a refusal, too. `data` follows the request at once: a datanode that agrees has it
-/// then, without another round trip.
+/// As [`start`], but also returns a refusal. `data` follows the request at once, so a datanode that agrees
+/// has it without another round trip.
 pub(in super::super) async fn ask(
     datanodes: &Datanodes,
     address: &str,
@@ -80,7 +79,7 @@ pub(in super::super) async fn ask(
     request.push(operation);
     request.extend(message.encode_length_delimited_to_vec());
     request.extend_from_slice(data);
-    // A kept connection may be closed by now, which only its next use reveals.
+    // The datanode may have closed a kept connection, which only its next use reveals.
     while let Some(stream) = datanodes.pool.take(address) {
         match exchange(stream, &request, limits.answer).await {
             Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
@@ -99,7 +98,7 @@ async fn exchange(mut stream: TcpStream, request: &[u8], patience: Duration) -> 
         let answer = receive_message(&mut stream, &mut rest);
         match sent {
             Ok(()) => answer.await,
-            // A datanode that refuses closes the connection without reading all.
+            // A datanode that refuses closes the connection before it has read everything.
             Err(error) => timeout(LAST_WORDS, answer).await.unwrap_or(Err(error)),
         }
     });
@@ -107,7 +106,7 @@ async fn exchange(mut stream: TcpStream, request: &[u8], patience: Duration) -> 
     Ok(Started { stream, answer, rest })
 }
 
-/// An error if the datanode refuses.
+/// Returns an error if the datanode refuses.
 pub(in super::super) fn accepted(answer: &BlockOpResponse) -> io::Result<()> {
     match answer.status {
         status::SUCCESS => Ok(()),
@@ -119,8 +118,8 @@ pub(in super::super) fn accepted(answer: &BlockOpResponse) -> io::Result<()> {
     }
 }
 
-/// Receives a message with its length before it, from `buffer` and then the stream. Bytes after it
-/// stay in `buffer`.
+/// Receives a message that is preceded by its length, from `buffer` and then from the stream. Bytes after
+/// the message stay in `buffer`.
 pub(in super::super) async fn receive_message<M: Message + Default>(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
@@ -138,7 +137,7 @@ pub(in super::super) async fn receive_message<M: Message + Default>(
     M::decode(buffer.split_to(length)).map_err(|error| strange(&error.to_string()))
 }
 
-/// The varint at the start of `bytes` as (its own length, its value); none until it is whole.
+/// The varint at the start of `bytes` as (its own length, its value). None if it isn't complete yet.
 fn message_length(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     let mut length = 0;
     for (index, byte) in bytes.iter().take(MAX_LENGTH_BYTES).enumerate() {
@@ -153,7 +152,7 @@ fn message_length(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     }
 }
 
-/// Receives the available bytes, at most `most`. Memory grows with received bytes, not with the
+/// Receives the available bytes, at most `most`. Memory grows with the received bytes, not with the
 /// claimed length: `into` grows only when it is full.
 pub(super) async fn receive_some(
     stream: &mut (impl AsyncRead + Unpin),
@@ -169,7 +168,7 @@ pub(super) async fn receive_some(
     }
 }
 
-/// InvalidData marks only bytes that contradict their checksum.
+/// An error for bytes that contradict their checksum. Only these errors are InvalidData.
 pub(super) fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }

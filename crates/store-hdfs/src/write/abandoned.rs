@@ -1,8 +1,9 @@
 //! Makes the namenode recover files that were left open: by a dropped writer, by an opening whose answer was lost, or
 //! by another process of the session.
 //!
-//! The namenode takes an order from any client that may write the file, and closes it for whoever has it open then
-//! (`FSNamesystem.recoverLease`). So an order comes right after a look at who that is, and only once for each look.
+//! The namenode accepts such an order from any client that has the right to write the file. It then closes
+//! the file, whichever client has it open (`FSNamesystem.recoverLease`). So a check of the lease's holder
+//! comes right before each order, and an order is never repeated without another check.
 
 use super::super::errors::is_about_the_namenode;
 use super::super::recovery::OUTAGE_LIMIT;
@@ -15,41 +16,41 @@ use std::time::Duration;
 use strait_store::{ErrorKind, Result, fail};
 use tokio::time::{Instant, timeout};
 
-/// Part of the namenode's answer to a writer whose file the namenode itself recovers
+/// Part of the namenode's answer to a writer whose file the namenode itself is recovering
 /// (`FSNamesystem.checkLease`, `HdfsServerConstants.NAMENODE_LEASE_HOLDER`).
 const OWNED_BY_NAMENODE: &str = "is not the lease owner (=HDFS_NameNode";
 
-/// The name of any file, by its id (`FSDirectory.DOT_INODES_STRING`).
+/// Prefix of a file's path by its id (`FSDirectory.DOT_INODES_STRING`).
 const INODES: &str = "/.reserved/.inodes";
 
-/// The right to write, for a file's owner.
+/// The owner's right to write the file.
 const OWNER_WRITES: u32 = 0o200;
-/// The bits of a permission. Above them namenodes have others (`FsPermission.toExtendedShort`).
+/// The bits of a permission. Namenodes have other flags above them (`FsPermission.toExtendedShort`).
 const PERMISSION_BITS: u32 = 0o7777;
 
-/// Time limit of one order to the namenode, and of the wait for the holder's openings before it: the next openings
-/// wait meanwhile. The callers repeat the order.
+/// Time limit of one order to the namenode, and of the wait for the holder's running openings before it. The
+/// holder's next openings wait for both. Callers repeat an order that timed out.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An order that goes out later than this after the look at the file could reach a file that another client has opened
-/// meanwhile.
+/// If more time than this has passed since the check, the order isn't sent: it could close a file that
+/// another client has opened since then.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-/// Makes the namenode close `file`, whose writer is gone. False while it is doing so.
+/// Makes the namenode close `file`, whose writer is gone. Returns false while the namenode is doing so.
 pub async fn recover(file: &OpenFile) -> Result<bool> {
     let OpenFile { holder, path, id, opening } = file;
     Abandoned { by: holder, lease_holder: holder.name(), path, id: *id, opening: *opening }.recover().await
 }
 
-/// Recovers the file at `path` if `holder` has it open, and none of its writers does: the answer to its
-/// opening was lost. False while the namenode is doing so.
+/// Recovers the file at `path` if `holder` has it open but none of its writers does, because the answer to
+/// its opening was lost. Returns false while the namenode is doing so.
 pub async fn recover_unknown(holder: &LeaseHolder, path: &str) -> Result<bool> {
     recover_from(holder, holder.name(), path).await
 }
 
-/// Recovers the file at `path`, which `lease_holder`, another one of the same session, has open. False while the
-/// namenode is doing so. The lease stays with that holder meanwhile, so an opening gets `RecoveryInProgressException`,
-/// and waits.
+/// Recovers the file at `path`, which is open by `lease_holder`, another holder of the same session. Returns
+/// false while the namenode is doing so. Until then, that holder keeps the lease, so an opening gets
+/// `RecoveryInProgressException`, and waits.
 pub async fn recover_from(by: &LeaseHolder, lease_holder: &str, path: &str) -> Result<bool> {
     let Some(id) = by.file_at(path).await? else { return Ok(true) };
     Abandoned { by, lease_holder, path, id, opening: 0 }.recover().await
@@ -57,25 +58,25 @@ pub async fn recover_from(by: &LeaseHolder, lease_holder: &str, path: &str) -> R
 
 /// A file that is to be recovered.
 struct Abandoned<'a> {
-    /// Orders the recovery.
+    /// The holder that orders the recovery.
     by: &'a LeaseHolder,
     /// The name of the client that has the lease.
     lease_holder: &'a str,
-    /// Where it was opened.
+    /// The path at which it was opened.
     path: &'a str,
     id: u64,
-    /// The opening by `by`; 0 if it isn't known, or another's.
+    /// The number of the opening by `by`. 0 if it isn't known, or if another holder opened the file.
     opening: u64,
 }
 
 impl Abandoned<'_> {
-    /// Recovers the file, unless it is closed, or open by others than `lease_holder`, or by a later opening.
+    /// Recovers the file, unless it is closed, or another client or a later opening has it open.
     async fn recover(&self) -> Result<bool> {
         match self.order().await {
             Err(refusal) if refusal.kind() == ErrorKind::PermissionDenied => {
                 let Some(bits) = self.bits_without_write().await? else { return Err(refusal) };
-                // Only the owner may do this. Without it the file would stay open as long as the holder has
-                // other files open.
+                // Only the owner can do this. Otherwise the file would stay open for as long as the holder
+                // has other files open.
                 let ordered = match self.set_permission(bits | OWNER_WRITES).await {
                     Ok(()) => self.order().await,
                     Err(error) => Err(error),
@@ -87,12 +88,12 @@ impl Abandoned<'_> {
         }
     }
 
-    /// The file by its number. Its path may lead to another file by now, or at the time of the order.
+    /// The file's path by its id. Its usual path may lead to another file by now, or when the order arrives.
     fn number(&self) -> String {
         format!("{INODES}/{}", self.id)
     }
 
-    /// Orders the recovery, unless somebody else has opened the file: the namenode would close it all the same.
+    /// Orders the recovery, unless another client has the file open: the namenode would close that file, too.
     async fn order(&self) -> Result<bool> {
         let Self { by, lease_holder, path, id, opening } = *self;
         let Ok(_recovering) = timeout(ORDER_TIMEOUT, by.recovering()).await else { return Ok(false) };
@@ -109,7 +110,8 @@ impl Abandoned<'_> {
                 return Ok(false);
             }
             let request = RecoverLeaseRequest { path: self.number(), client_name: lease_holder.to_owned() };
-            // Repeated without a look, it could close the file of the next writer.
+            // The call isn't repeated without another check, since it could close the file of the next
+            // writer.
             Ok(by.call_once::<_, DoneResponse>("recoverLease", &request).await?.done)
         };
         timeout(ORDER_TIMEOUT, order).await.unwrap_or_else(|_| {
@@ -121,8 +123,8 @@ impl Abandoned<'_> {
         })
     }
 
-    /// Whether the file waits for a recovery: nobody has closed it, and no other client than `lease_holder` has
-    /// opened it.
+    /// Whether the file waits for a recovery: it isn't closed, and no other client than `lease_holder` has it
+    /// open.
     async fn is_left_open(&self) -> Result<bool> {
         let request = FsyncRequest {
             path: self.path.to_owned(),
@@ -136,21 +138,21 @@ impl Abandoned<'_> {
             Err(error) if error.kind() == ErrorKind::Busy && is_owned_by_namenode(error.message()) => {
                 Ok(true)
             }
-            // It is closed, or another client writes it, which a recovery would cut off.
+            // The file is closed, or another client is writing it, and would lose it by a recovery.
             Err(error) if error.kind() == ErrorKind::Busy => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// The permission of a file whose owner may not write it.
+    /// The permission of the file, if its owner has no right to write it.
     async fn bits_without_write(&self) -> Result<Option<u32>> {
         let status = self.by.status_of(&self.number()).await?;
         let bits = status.map(|status| status.permission.bits & PERMISSION_BITS);
         Ok(bits.filter(|bits| bits & OWNER_WRITES == 0))
     }
 
-    /// Takes the right to write from the owner again, if nobody has set another permission meanwhile. Waits for a
-    /// namenode that is away.
+    /// Removes the owner's right to write again, unless the permission has changed since. Waits for a
+    /// namenode that can't be reached.
     async fn restore_permission(&self, bits: u32) {
         let mut backoff = Backoff::within(OUTAGE_LIMIT);
         loop {
@@ -167,8 +169,8 @@ impl Abandoned<'_> {
                 Err(error) if is_about_the_namenode(error.kind()) && backoff.pause().await => {}
                 Err(error) => {
                     let (path, mode) = (self.path, format!("{bits:o}"));
-                    return tracing::warn!(path, mode, %error, "a recovered file's owner can write it, since its \
-                        mode couldn't be set back; hdfs dfs -chmod sets it");
+                    return tracing::warn!(path, mode, %error, "couldn't restore a recovered file's mode, so \
+                        its owner can write it; hdfs dfs -chmod sets the mode");
                 }
             }
         }
@@ -180,7 +182,7 @@ impl Abandoned<'_> {
     }
 }
 
-/// The file's path comes after the owner's name, and may have any words.
+/// The file's path follows the owner's name, and may contain any words.
 fn is_owned_by_namenode(message: &str) -> bool {
     message.split_once(": ").is_some_and(|(owner, _)| owner.contains(OWNED_BY_NAMENODE))
 }
@@ -200,8 +202,8 @@ mod tests {
     const ID: u64 = 7;
     const NUMBER: &str = "/.reserved/.inodes/7";
 
-    /// A holder, and the files that the namenode gets orders to recover. It has the file [`ID`] at each path. It gives
-    /// this `answer` to an order, and `to_look` to the look before that.
+    /// A holder, and the orders that its namenode receives. The namenode has the file [`ID`] at each path. It
+    /// gives this `answer` to an order, and `to_look` to the check before it.
     async fn holder_with(
         to_look: impl Fn(&FsyncRequest) -> Answer + Send + Sync + 'static,
         answer: Answer,
@@ -223,7 +225,7 @@ mod tests {
         (Arc::new(LeaseHolder::new(namenode, "alice")), recovered)
     }
 
-    /// The same. The file is still open.
+    /// The same, for a file that is still open.
     async fn holder(answer: Answer) -> (Arc<LeaseHolder>, UnboundedReceiver<RecoverLeaseRequest>) {
         holder_with(|_| Answer::of(&Empty {}), answer).await
     }
@@ -285,7 +287,7 @@ mod tests {
         let opening = holder.opening().await;
         let by = Arc::clone(&holder);
         let recovery = tokio::spawn(async move { recover_from(&by, "a", PATH).await });
-        // It waits for the opening. Meanwhile another client opens the file.
+        // The recovery waits for the opening. Before that ends, another client opens the file.
         strait_testkit::wait::pause_task("the recovery waits", Duration::from_millis(200)).await;
         has_other.store(true, Ordering::Relaxed);
         drop(opening);
@@ -311,7 +313,7 @@ mod tests {
     #[tokio::test]
     async fn a_recovery_is_in_the_name_of_the_client_that_has_the_lease() {
         let to_look = |look: &FsyncRequest| match look.client_name == "a" {
-            // The namenode recovers it already.
+            // The namenode is already recovering the file.
             true => owned_by("HDFS_NameNode-2026", PATH),
             false => owned_by("b", PATH),
         };
@@ -319,7 +321,7 @@ mod tests {
         assert!(recover_from(&holder, "a", PATH).await.unwrap());
         let order = recovered.recv().await.unwrap();
         assert_eq!((&*order.client_name, &*order.path), ("a", NUMBER));
-        // Whatever the name of the path.
+        // The words of the path don't matter.
         let (holder, mut recovered) =
             holder_with(|_| owned_by("b", &format!("/x: {OWNED_BY_NAMENODE}")), done(true)).await;
         assert!(recover_from(&holder, "a", PATH).await.unwrap());

@@ -1,8 +1,8 @@
-//! Cuts a file's bytes into packets. Pure.
+//! Cuts a file's bytes into packets, without I/O.
 //!
 //! ```text
 //! block:   chunks of `chunk_bytes`, each with a checksum; the last may be shorter
-//! packet:  whole chunks, one at least, up to `packet_bytes`, or `most_packet_bytes` if one append has them;
+//! packet:  whole chunks, at least one, up to `packet_bytes` (`most_packet_bytes` in a large append);
 //!          ends within a chunk only at a flush or the block's end
 //! ```
 //!
@@ -22,9 +22,9 @@ const CHECKSUM_BYTES: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Sizes {
     pub block_bytes: u64,
-    /// Of a packet that is gathered from small appends.
+    /// Size of a packet that collects small appends.
     pub packet_bytes: usize,
-    /// Of a packet that is a part of a large append.
+    /// Size of a packet that is a part of a large append.
     pub most_packet_bytes: usize,
     pub checksum: ChecksumKind,
 }
@@ -40,7 +40,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// No bytes, at `offset`.
+    /// A piece without bytes, at `offset`.
     pub fn empty(offset: u64) -> Self {
         Self { offset, data: Bytes::new(), checksums: Bytes::new() }
     }
@@ -51,24 +51,24 @@ impl Piece {
     }
 }
 
-/// The bytes that no full packet holds yet.
+/// The bytes that no full packet has yet.
 #[derive(Debug)]
 pub struct Cutter {
     sizes: Sizes,
     /// Offset in the block of the first pending byte.
     offset: u64,
     pending: BytesMut,
-    /// Pending bytes that were sent already: the start of a chunk.
+    /// Pending bytes that were already sent: the start of a chunk.
     sent: usize,
 }
 
 impl Cutter {
-    /// For a block that has `offset` bytes.
+    /// A cutter for a block that already has `offset` bytes.
     pub fn new(sizes: Sizes, offset: u64) -> Self {
         Self { sizes, offset, pending: BytesMut::new(), sent: 0 }
     }
 
-    /// Bytes of the block, pending ones included.
+    /// Length of the block, including pending bytes.
     pub fn end(&self) -> u64 {
         self.offset + self.pending.len() as u64
     }
@@ -90,8 +90,8 @@ impl Cutter {
         self.pending = BytesMut::new();
     }
 
-    /// Takes bytes from the front of `data` until a packet is full, and returns that packet. None if
-    /// all of them are pending now. The block must not be full.
+    /// Takes bytes from the front of `data` until a packet is full, and returns that packet. Returns None if
+    /// all bytes are pending now. The block must not be full.
     pub fn push(&mut self, data: &mut Bytes) -> Option<Piece> {
         let room = self.limit(data.len()) - self.pending.len();
         if data.len() < room {
@@ -120,7 +120,7 @@ impl Cutter {
     fn limit(&self, available: usize) -> usize {
         let Sizes { block_bytes, packet_bytes, most_packet_bytes, .. } = self.sizes;
         let chunk = self.chunk_bytes();
-        // Such a packet needs no copy, since no byte is pending.
+        // A large packet needs no copy, because no byte is pending.
         let is_large = self.pending.is_empty() && available > packet_bytes;
         let wanted = if is_large { available.min(most_packet_bytes) } else { packet_bytes };
         let most = match (self.offset % chunk as u64) as usize {

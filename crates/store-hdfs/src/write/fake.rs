@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// `RpcResponseHeaderProto.RpcStatusProto`: the call failed, and others go on.
+/// `RpcResponseHeaderProto.RpcStatusProto`: the call failed, but the connection accepts others.
 const RPC_ERROR: i32 = 1;
 
 /// A namenode's reaction to a call.
@@ -21,9 +21,9 @@ pub enum Answer {
     Message(Vec<u8>),
     /// An exception's class and message.
     Exception(&'static str, String),
-    /// None, ever. The connection takes other calls.
+    /// No answer, ever. The connection accepts other calls.
     Silence,
-    /// None: the connection closes.
+    /// No answer: the connection closes.
     HangUp,
 }
 
@@ -56,11 +56,11 @@ pub async fn namenode(answer: impl Fn(&str, &[u8]) -> Answer + Send + Sync + 'st
 pub struct Down {
     pub address: SocketAddr,
     _listener: TcpListener,
-    /// They fill the listener's queue.
+    /// Connections that fill the listener's queue.
     _queued: Vec<TcpStream>,
 }
 
-/// An address on loopback without answers.
+/// An address on loopback at which nothing answers.
 pub async fn host_that_is_down() -> Down {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -79,7 +79,7 @@ pub async fn refusing_namenode(class: &'static str, message: &'static str) -> St
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let header = RpcResponseHeader {
-        // Of the connection's context.
+        // The call id of the connection's context.
         call_id: -3_i32 as u32,
         status: RPC_FATAL,
         exception_class: class.to_owned(),

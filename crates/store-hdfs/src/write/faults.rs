@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// The datanode that listens. The others are behind it.
+/// The only datanode that listens. It answers for the others, too.
 const FIRST: &str = "a";
 
 /// Sequence of an acknowledgement that belongs to no packet (`PipelineAck.UNKOWN_SEQNO`).
@@ -38,13 +38,13 @@ enum Event {
     Pipeline(i32, String),
     /// A replica was copied to this datanode.
     Copy(String),
-    /// The namenode was asked for another datanode than these.
+    /// The namenode was asked for a datanode other than these.
     Excluded(String),
     Completed,
 }
 
-/// Gives a pipeline's answer to a packet, by the pipeline's number, which counts from 0, and the number of its
-/// datanodes.
+/// Gives a pipeline's answer to a packet. The arguments are the pipeline's number, which counts from 0, the
+/// packet's header, and the number of the pipeline's datanodes.
 type Reply = fn(usize, &PacketHeader, usize) -> PipelineAck;
 
 /// All of `datanodes` have the packet.
@@ -68,7 +68,7 @@ async fn writer(
     writer_whose_lengths(config, cluster, reply, || Answer::of(&Empty {})).await
 }
 
-/// The same. The namenode answers so to a flushed length.
+/// The same. The function gives the namenode's answer to a flushed length.
 async fn writer_whose_lengths(
     config: &HadoopConfig,
     cluster: &'static [&'static str],
@@ -117,7 +117,7 @@ async fn writer_whose_lengths(
 
 fn located(port: u16, datanodes: &[&str], generation_stamp: u64) -> TargetedBlock {
     let target = |name: &&str| {
-        // The others are on no host (RFC 5737).
+        // The other datanodes have the address of no host (RFC 5737).
         let ip_addr = if *name == FIRST { "127.0.0.1".to_owned() } else { "192.0.2.1".to_owned() };
         let uuid = (*name).to_owned();
         let id = DatanodeId { ip_addr, uuid, transfer_port: port.into(), ..DatanodeId::default() };

@@ -1,7 +1,7 @@
-//! A holder of leases, which renews them: a session of a user, or the user outside any session.
+//! A holder of leases, which renews them: a session of a user, or a user without a session.
 //!
-//! The names of a session's holders begin alike in all processes. So a session gets a file back that a killed
-//! process of it left open, without a wait for the namenode's limit.
+//! The names of a session's holders have the same prefix in all processes. So a session can take back a file
+//! that a killed process of the session left open, without a wait for the namenode's limit.
 
 use super::super::namenode::Namenode;
 use super::super::wire::Empty;
@@ -15,15 +15,15 @@ use strait_store::{Result, SessionSecret};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::sleep;
 
-/// Half of the namenode's soft limit (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`), as Java's
+/// Half of the namenode's soft limit (`HdfsConstants.LEASE_SOFTLIMIT_PERIOD`), as in Java's
 /// `LeaseRenewer`.
 const RENEWAL: Duration = Duration::from_secs(30);
-/// Pause after a failed renewal (`LeaseRenewer.LEASE_RENEWER_SLEEP_DEFAULT`): the namenode waits for one for
-/// 60 s.
+/// Pause after a failed renewal (`LeaseRenewer.LEASE_RENEWER_SLEEP_DEFAULT`). The namenode waits 60 s for a
+/// renewal.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Bytes of a secret's digest in the names of its holders. Nobody finds another secret with the same 128 bits. It is a
-/// digest, since the namenode shows the names to other users.
+/// Bytes of a secret's digest in the names of its holders. It is a digest because the namenode shows the
+/// names to other users. Nobody can find another secret with the same 128 bits.
 const DIGEST_BYTES: usize = 16;
 
 /// A UUID as text, with hyphens.
@@ -33,31 +33,31 @@ const UUID_CHARACTERS: usize = 36;
 #[derive(Debug)]
 pub struct LeaseHolder {
     link: Arc<Link>,
-    /// For the namenode.
+    /// The holder's name for the namenode.
     name: String,
     /// Prefix of the names of all holders of the session, in all processes.
     session_prefix: Option<String>,
-    /// An opening of a file locks it for reading; an order to recover a file locks it for writing.
+    /// Each opening of a file locks this for reading. An order to recover a file locks it for writing.
     gate: RwLock<()>,
     open_files: Mutex<OpenFiles>,
 }
 
 #[derive(Debug, Default)]
 struct OpenFiles {
-    /// Each one's id, and the number of its opening.
+    /// Each file's id, and the number of its opening.
     files: Vec<(u64, u64)>,
-    /// The number of the last opening.
+    /// The number of the latest opening.
     last: u64,
     is_renewing: bool,
 }
 
 impl LeaseHolder {
-    /// A user without files.
+    /// A holder for a user without a session. It has no files.
     pub fn new(namenode: Arc<Namenode>, user: &str) -> Self {
         Self::named(Arc::new(Link::new(namenode, user)), None)
     }
 
-    /// A session of this user, without files. Its calls take the same connection.
+    /// A holder for a session of this user. It has no files. Its calls use the same connection.
     pub fn of_session(&self, secret: &SessionSecret) -> Self {
         let digest = Sha256::new().chain_update(secret.0).chain_update(self.link.user()).finalize();
         let digest: String = digest[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -75,10 +75,10 @@ impl LeaseHolder {
         }
     }
 
-    /// Whether the holder with this name is of the same session, in this process or another one.
+    /// Whether the holder with this name belongs to the same session, in this process or another one.
     pub fn is_of_same_session(&self, name: &str) -> bool {
         let unique = self.session_prefix.as_deref().and_then(|prefix| name.strip_prefix(prefix));
-        // Other clients choose the rest of their names, and its length, as they like.
+        // Other clients choose the rest of their names as they like, so check its length and form.
         unique.is_some_and(|unique| unique.len() == UUID_CHARACTERS && uuid::Uuid::parse_str(unique).is_ok())
     }
 
@@ -87,7 +87,7 @@ impl LeaseHolder {
         self.link.user()
     }
 
-    /// Its name for namenode and datanodes.
+    /// The holder's name for namenode and datanodes.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -103,13 +103,13 @@ impl LeaseHolder {
         Ok(self.call::<_, GetFileInfoResponse>("getFileInfo", &request).await?.status)
     }
 
-    /// Keeps recoveries from beginning. Take it before the call that opens a file, and keep it until
+    /// Prevents recoveries from beginning. Take this before the call that opens a file, and keep it until
     /// [`LeaseHolder::opened`], so that recoveries know of the file.
     pub async fn opening(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().await
     }
 
-    /// Keeps openings waiting. Take it to order the recovery of a file.
+    /// Makes openings wait. Take this to order the recovery of a file.
     pub async fn recovering(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().await
     }
@@ -126,12 +126,12 @@ impl LeaseHolder {
         opening
     }
 
-    /// Ends what [`LeaseHolder::opened`] began.
+    /// Ends the renewal that [`LeaseHolder::opened`] began.
     pub fn closed(&self, opening: u64) {
         self.open_files().files.retain(|(_, other)| *other != opening);
     }
 
-    /// Whether the file is open by a later opening than this.
+    /// Whether a later opening than this has the file open.
     pub fn has_opened_again(&self, id: u64, opening: u64) -> bool {
         self.open_files().files.iter().any(|(other, later)| *other == id && *later > opening)
     }
@@ -164,7 +164,7 @@ impl LeaseHolder {
     }
 }
 
-/// Renews the holder's leases, one call for all, as long as it has open files.
+/// Renews the holder's leases, with one call for all, for as long as it has open files.
 async fn renew(holder: Weak<LeaseHolder>) {
     let mut pause = RENEWAL;
     loop {

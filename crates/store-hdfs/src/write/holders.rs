@@ -8,12 +8,12 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::{Principal, SessionSecret};
 
-/// Users' holders kept. With more users at a time, some calls make a new connection, which costs some hundred
-/// microseconds.
+/// Number of users' holders that are kept. With more users at a time, some calls need a new connection, which
+/// costs some hundred microseconds.
 const MAX_HOLDERS: usize = 256;
 
-/// When the cache has so many sessions more than twice those that had files at the last look, it looks again for
-/// those without files. By the factor, a look costs a constant time for each new session.
+/// The cache searches for sessions without files when it has this many more sessions than twice those that
+/// had files at the previous search. Because of the factor, a search costs constant time per new session.
 const IDLE_SESSIONS: usize = 256;
 
 /// The holders, by user and session.
@@ -24,7 +24,7 @@ pub struct Holders(Mutex<Cache>);
 struct Cache {
     users: ByUser<Arc<LeaseHolder>>,
     sessions: HashMap<(String, SessionSecret), Arc<LeaseHolder>>,
-    /// The number of sessions with files at the last look for those without.
+    /// The number of sessions that had files at the previous search.
     with_files: usize,
 }
 

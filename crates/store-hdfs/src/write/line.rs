@@ -1,4 +1,4 @@
-//! The line between a writer and its streamer: packets one way, acknowledgements the other.
+//! Connects a writer and its streamer: packets go one way, acknowledgements the other.
 
 use super::super::wire::ExtendedBlock;
 use super::queue::{Packet, Queue};
@@ -7,16 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use strait_store::{Error, Result};
 use tokio::sync::Notify;
 
-/// A writer waits while so many bytes are unacknowledged: some milliseconds at 10 Gbit/s. The last accepted
-/// append may exceed this by `MAX_CHUNK_BYTES`.
+/// A writer waits while at least this many bytes are unacknowledged: at 10 Gbit/s, they take some
+/// milliseconds. The latest accepted append may exceed this by `MAX_CHUNK_BYTES`.
 const WINDOW_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Default)]
 pub struct Line {
     state: Mutex<State>,
-    /// There may be a packet to send.
+    /// Notifies the streamer that there may be a packet to send.
     to_streamer: Notify,
-    /// The writer's wait has ended.
+    /// Notifies the writer that its wait is over.
     to_writer: Notify,
 }
 
@@ -41,14 +41,15 @@ impl Wait {
 #[derive(Debug, Default)]
 struct State {
     queue: Queue,
-    /// The current block, or the last one; its length counts acknowledged bytes.
+    /// The current block, or else the previous one. Its length counts acknowledged bytes.
     block: Option<ExtendedBlock>,
     /// Bytes of the block that were sent, acknowledged or not.
     sent: u64,
-    /// Pipelines that were set up, and how many of them when the namenode last recorded the file's blocks.
+    /// Number of pipelines that were set up, and that number when the namenode last recorded the file's
+    /// blocks.
     pipelines: u64,
     recorded: u64,
-    /// The current block was flushed.
+    /// Whether the current block was flushed.
     is_flushed: bool,
     failure: Option<Error>,
     /// The condition that the writer waits for.
@@ -60,11 +61,11 @@ struct State {
 /// The state of a block when a recovery begins.
 #[derive(Debug)]
 pub struct Rewound {
-    /// Packets were acknowledged since the last recovery.
+    /// Whether packets were acknowledged since the last recovery.
     pub has_advanced: bool,
-    /// Only the end of the block is unacknowledged.
+    /// Whether only the end of the block is unacknowledged.
     pub is_ending: bool,
-    /// The block was flushed.
+    /// Whether the block was flushed.
     pub is_flushed: bool,
 }
 
@@ -82,7 +83,7 @@ impl Line {
         }
     }
 
-    /// The packets to send next, one at least. Dropping the future loses none.
+    /// The packets to send next, at least one. Dropping the future loses none.
     pub async fn next_packets(&self, most: usize) -> Vec<Packet> {
         loop {
             let packets = self.ready_packets(most);
@@ -93,7 +94,7 @@ impl Line {
         }
     }
 
-    /// The same, but none if none is ready.
+    /// The packets that can be sent now, perhaps none.
     pub fn ready_packets(&self, most: usize) -> Vec<Packet> {
         let mut state = self.lock();
         let next = iter::from_fn(|| state.queue.next());
@@ -104,7 +105,7 @@ impl Line {
         packets
     }
 
-    /// Records an acknowledgement, and returns its packet. None if another packet's acknowledgement is due.
+    /// Records an acknowledgement, and returns its packet. None if another acknowledgement is due first.
     pub fn acked(&self, sequence: i64) -> Option<Packet> {
         let mut state = self.lock();
         let packet = state.queue.acked(sequence)?;
@@ -138,7 +139,7 @@ impl Line {
         state.pipelines += 1;
     }
 
-    /// The current block, or the last one.
+    /// The current block, or else the previous one.
     pub fn block(&self) -> Option<ExtendedBlock> {
         self.lock().block.clone()
     }
@@ -152,7 +153,7 @@ impl Line {
         Rewound { has_advanced, is_ending, is_flushed: state.is_flushed }
     }
 
-    /// Removes the packet that ends the block: a recovery has ended it.
+    /// Removes the packet that ends the block, because a recovery has ended the block.
     pub fn take_end(&self) {
         self.lock().queue.take_end();
         self.to_writer.notify_one();
@@ -166,12 +167,12 @@ impl Line {
         (state.pipelines > state.recorded).then_some(state.pipelines)
     }
 
-    /// The namenode has recorded the file's blocks, as far as `pipelines` were set up.
+    /// Notes that the namenode has recorded the file's blocks when `pipelines` pipelines were set up.
     pub fn recorded(&self, pipelines: u64) {
         self.lock().recorded = pipelines;
     }
 
-    /// Another block begins: none of its bytes is sent or flushed.
+    /// Begins another block: none of its bytes is sent or flushed.
     pub fn next_block(&self) {
         let mut state = self.lock();
         (state.is_flushed, state.sent) = (false, 0);

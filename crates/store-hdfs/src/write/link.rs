@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Instant;
 use strait_store::Result;
 
-/// With so many calls of one user on their way, the namenode or this machine is busy.
+/// With this many concurrent calls of one user, the namenode or this machine is busy.
 const BUSY: usize = 2;
 
 /// The connection that all of a user's calls share, and the calls' numbers.
@@ -31,7 +31,7 @@ pub struct Link {
 struct Connection {
     /// The index of a namenode, and the channel to it.
     channel: Option<(usize, Arc<Channel>)>,
-    /// The last failure to connect: index, time and reason.
+    /// The latest failure to connect: index, time and reason.
     failure: Option<(usize, Instant, io::Error)>,
 }
 
@@ -53,12 +53,12 @@ impl Link {
         &self.user
     }
 
-    /// Whether other calls are on their way, so that a further one would take time from those.
+    /// Whether so many calls are running that a further one would delay them.
     pub fn is_busy(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) >= BUSY
     }
 
-    /// A call that the namenode may get twice: it remembers the outcome, or the outcome is the same.
+    /// Makes a call that the namenode can get twice: it remembers the outcome, or the outcome is the same.
     pub async fn call<Q: Message, A: Message + Default>(
         &self,
         method: &'static str,
@@ -67,7 +67,7 @@ impl Link {
         self.ask(Effect::Remembered, method, request).await
     }
 
-    /// A call that the namenode mustn't get twice: OutcomeUnknown if its answer is lost.
+    /// Makes a call that the namenode must not get twice: OutcomeUnknown if its answer is lost.
     pub async fn call_once<Q: Message, A: Message + Default>(
         &self,
         method: &'static str,
@@ -101,7 +101,8 @@ impl Link {
         {
             return Ok(Arc::clone(channel));
         }
-        // Without this, each call would try after all those before it, for seconds each.
+        // An attempt that failed while this call waited for the lock counts for this call, too. Otherwise the
+        // waiting calls would try one after the other, for seconds each.
         if let Some((to, at, error)) = &connection.failure
             && *to == index
             && *at >= asked
@@ -172,7 +173,7 @@ mod tests {
         let namenode = Arc::new(Namenode::new(vec![namenode]));
         let link = Link::new(Arc::clone(&namenode), "alice");
         let begin = Instant::now();
-        // Each time the answer may overtake the call, or not.
+        // Each time, the answer may arrive before or after the call is sent.
         for _ in 0..20 {
             let request = GetFileInfoRequest { path: "/f".to_owned() };
             let own = link.call::<_, GetFileInfoResponse>("getFileInfo", &request).await.unwrap_err();

@@ -1,4 +1,5 @@
-//! Writing without the library, which takes 0.4 to 0.5 s to close a small file, and syncs at each flush.
+//! Writing without the library. The library takes 0.4 to 0.5 s to close a small file, and syncs at each
+//! flush.
 //!
 //! ```text
 //!   writer ── cutter, queue ── line ── streamer ── pipeline ── datanode ── datanode …
@@ -13,12 +14,12 @@
 //! one block; `streamer`, a task, writes one file. All follow `DataStreamer` and `DFSOutputStream` of
 //! Hadoop's client.
 //!
-//! Limits: each writer has 4 MiB and one append unacknowledged, at most. [`strait_store::budget`] bounds the
-//! memory of all, together with the readers'. A writer that gets no memory waits until datanodes have its
+//! Limits: each writer has at most 4 MiB and one append unacknowledged. [`strait_store::budget`] bounds the
+//! memory of all writers and readers together. A writer that gets no memory waits until datanodes have its
 //! bytes.
 //!
-//! It serves clusters with SIMPLE authentication and without encrypted transfer, and replicated files in no
-//! encryption zone. The library serves the rest.
+//! This code serves clusters with SIMPLE authentication and without encrypted transfer, and replicated files
+//! outside encryption zones. The library serves the rest.
 
 mod abandoned;
 mod cutter;

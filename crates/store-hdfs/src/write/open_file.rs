@@ -1,4 +1,4 @@
-//! A file that a user has open for writing, and the calls about it to the namenode.
+//! A file that a user has open for writing, and the calls to the namenode about it.
 
 use super::super::errors::{all_excluded, is_not_reported, is_without_targets};
 use super::super::retry::Backoff;
@@ -13,23 +13,24 @@ use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
-/// Calls that are repeated without a pause while the namenode has no report of a block. Without load most reports
-/// take less than a timer's tick.
+/// Number of calls that are repeated without a pause while the namenode lacks a block's report. Without load,
+/// most reports take less than a timer's tick.
 const TRIES_AT_ONCE: u32 = 2;
 
-/// First pause until the namenode has a block's report. Each further pause is twice as long. Datanodes report
-/// a block within a millisecond or two of their acknowledgement. Java waits 400 ms
+/// First pause while the namenode lacks a block's report. Each further pause is twice as long. Datanodes
+/// report a block within a millisecond or two of their acknowledgement. Java waits 400 ms
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
 const FIRST_REPORT_PAUSE: Duration = Duration::from_millis(1);
 
-/// Datanodes of HDFS 3.5 refuse a block unless they have so much more room
-/// (`dfs.datanode.round-robin-volume-choosing-policy.additional-available-space`). They break off without an answer.
+/// Datanodes of HDFS 3.5 refuse a block unless they have this much more room than the block takes
+/// (`dfs.datanode.round-robin-volume-choosing-policy.additional-available-space`). They close the connection
+/// without an answer.
 const KEPT_FREE: u64 = 1 << 30;
 
 /// Longest file. Java's lengths are signed.
 const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// An open file of a holder; its lease is renewed until this is dropped.
+/// A holder's open file. Its lease is renewed until this is dropped.
 #[derive(Debug)]
 pub struct OpenFile {
     pub holder: Arc<LeaseHolder>,
@@ -113,9 +114,9 @@ impl OpenFile {
         Ok(Opened { file, status, partial, full })
     }
 
-    /// The last block of the file. By it the namenode recognises a repeated `addBlock` or `complete`; without it, it
-    /// refuses the repetition. None if the namenode doesn't give it, for example because the user may not read the
-    /// file.
+    /// The last block of the file. The namenode recognises a repeated `addBlock` or `complete` by this block,
+    /// and refuses a repetition without it. None if the namenode doesn't return the block, for example
+    /// because the user isn't allowed to read the file.
     async fn last_block(&self) -> Option<ExtendedBlock> {
         let request = GetBlockLocationsRequest { path: self.path.clone(), offset: FAR_OFFSET, length: 1 };
         match self.holder.call::<_, GetBlockLocationsResponse>("getBlockLocations", &request).await {
@@ -152,9 +153,9 @@ impl OpenFile {
         }
     }
 
-    /// The `error` of a file that gets no block of `block_bytes`: NoSpace if all datanodes together have less
-    /// room, or if all failed at the block and have less than they want to keep. The namenode's own answer is the same
-    /// if they are away. It tells users no datanode's room.
+    /// Explains the `error` of a file that gets no block of `block_bytes`. NoSpace if all datanodes together
+    /// have less room, or if all failed at the block and have less room than they demand. The namenode's own
+    /// answer is the same if the datanodes are down, and it shows users no single datanode's room.
     pub async fn explain(&self, error: Error, block_bytes: u64) -> Error {
         if !is_without_targets(&error) {
             return error;
@@ -167,7 +168,7 @@ impl OpenFile {
             Ok(stats) if stats.capacity > 0 && stats.remaining < wanted => {
                 let left = format!("{} of {} bytes are left in HDFS", stats.remaining, stats.capacity);
                 let all = failed.map_or(String::new(), |datanodes| {
-                    format!(" on {datanodes} datanodes, which all failed at the block: each may want 1 GiB more than that")
+                    format!(" on {datanodes} datanodes, which all failed: each may need 1 GiB more")
                 });
                 let message = format!(
                     "a block takes {block_bytes} bytes, and {left}{all}; remove files, or write with smaller blocks"
@@ -188,7 +189,7 @@ impl OpenFile {
         self.holder.call::<_, Empty>("abandonBlock", &request).await.map(drop)
     }
 
-    /// Asks for another datanode for a pipeline. The answer has all its datanodes.
+    /// Gets another datanode for a pipeline. The answer has all of the pipeline's datanodes.
     pub async fn additional_datanode(
         &self,
         block: &ExtendedBlock,
@@ -209,7 +210,7 @@ impl OpenFile {
         Ok(self.holder.call::<_, BlockResponse>("getAdditionalDatanode", &request).await?.block)
     }
 
-    /// A new generation stamp for a block whose pipeline is set up again.
+    /// Gets a new generation stamp for a block whose pipeline is set up again.
     pub async fn update_block(&self, block: &ExtendedBlock) -> Result<TargetedBlock> {
         let request = UpdateBlockForPipelineRequest {
             block: block.clone(),
@@ -251,8 +252,8 @@ impl OpenFile {
             file_id: self.id,
         };
         let tries_at_once = match self.holder.is_busy() {
-            // A repeated call would cost the others more than this pause costs the file: under load most reports
-            // take longer.
+            // Under load, most reports take longer. A repeated call would then delay other calls more than
+            // this pause delays the file.
             true => {
                 sleep(FIRST_REPORT_PAUSE).await;
                 0

@@ -17,9 +17,10 @@ use tokio::time::{Instant, timeout};
 const OP_WRITE_BLOCK: u8 = 80;
 pub const OP_TRANSFER_BLOCK: u8 = 86;
 
-/// Limit of packets sent by one system call.
+/// Most packets that one system call sends.
 const BATCH_PACKETS: usize = 8;
-/// After a packet couldn't be sent: time limit for acknowledgements, which may name the failed datanode.
+/// After a packet couldn't be sent: time limit for further acknowledgements, which may name the failed
+/// datanode.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A datanode of a pipeline, and its storage for the block.
@@ -55,7 +56,7 @@ pub struct Writing {
 #[derive(Debug)]
 pub struct Fault {
     pub index: usize,
-    /// It will be back soon.
+    /// Whether the datanode announced a restart, and will be back soon.
     pub restarts: bool,
     pub error: io::Error,
 }
@@ -76,9 +77,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Sets up a pipeline for `writing` at this `stage`. `generation` is the block's new generation
-    /// stamp, 0 for a new block. `first_packet` goes with the request. So a small file, which is one packet, takes a
-    /// round trip less than by Java's client.
+    /// Sets up a pipeline for `writing` at this `stage`. `generation` is the block's new generation stamp, 0
+    /// for a new block. `first_packet` is sent with the request. So a small file, which is one packet, takes
+    /// one round trip less than with Java's client.
     pub async fn open(
         datanodes: &Datanodes,
         settings: &Settings,
@@ -126,7 +127,7 @@ impl Pipeline {
         Ok(Self { stream, received: rest, datanodes: nodes.len() })
     }
 
-    /// Sends the packets of `line`, and takes their acknowledgements, up to the end of the block.
+    /// Sends the packets of `line`, and receives their acknowledgements, up to the end of the block.
     pub async fn run(&mut self, line: &Line, settings: &Settings) -> Result<(), Fault> {
         let Self { stream, received, datanodes } = self;
         let (mut read, mut write) = stream.split();
@@ -145,7 +146,7 @@ impl Pipeline {
     }
 }
 
-/// Takes acknowledgements up to the end of the block.
+/// Receives acknowledgements up to the end of the block.
 async fn receive_acks(
     read: &mut (impl AsyncRead + Unpin),
     received: &mut BytesMut,
@@ -164,7 +165,8 @@ async fn receive_acks(
         match judge(&ack, datanodes) {
             Verdict::Acked(HEARTBEAT) if line.is_all_acked() => progress = Instant::now(),
             Verdict::Acked(HEARTBEAT) => {
-                // As long as `DataStreamer.waitForAckedSeqno` waits, after the last heartbeat of an idle time.
+                // The same limit as in `DataStreamer.waitForAckedSeqno`, counted from the last heartbeat
+                // without unacknowledged packets.
                 if progress.elapsed() > settings.heartbeat() + settings.write_timeout(datanodes) {
                     let error = io::Error::other("nothing but heartbeats is acknowledged");
                     return Err(Fault::of(0, error));
@@ -194,7 +196,7 @@ async fn receive_acks(
     }
 }
 
-/// Sends packets, and heartbeats while there are none. Returns the error that ends this.
+/// Sends packets, and heartbeats while there are none. Returns the error that ended this.
 async fn send_packets(
     write: &mut (impl AsyncWrite + Unpin),
     datanodes: usize,
@@ -212,7 +214,7 @@ async fn send_packets(
     }
 }
 
-/// Sends packets, all with one system call if the socket has room.
+/// Sends packets, with a single system call if the socket has room.
 async fn send(write: &mut (impl AsyncWrite + Unpin), packets: &[Packet]) -> io::Result<()> {
     let heads: Vec<BytesMut> = packets.iter().map(Packet::head).collect();
     let with_data = heads.iter().zip(packets);
@@ -246,7 +248,8 @@ pub async fn copy_replica(
         target_storage_types: vec![to.storage_type],
         target_storage_ids: vec![to.storage_id.clone()],
     };
-    // Two datanodes, and one more for each 200 packets of 64 KiB (DataStreamer.computeTransferReadTimeout).
+    // The limit for two datanodes, and one more for each 200 packets of 64 KiB
+    // (DataStreamer.computeTransferReadTimeout).
     let limits = Limits::of(settings.read_timeout(2 + (block.num_bytes >> 16) as usize / 200));
     let address = datanodes.address(&from.target.id);
     let Started { answer, .. } = ask(datanodes, &address, OP_TRANSFER_BLOCK, &message, &[], limits).await?;
@@ -310,7 +313,7 @@ mod tests {
                 assert_ne!(stream.read(&mut [0; 1 << 12]).await.unwrap(), 0);
                 stream.write_all(&acks).await.unwrap();
             }
-            // Until the writer leaves.
+            // Until the writer closes the connection.
             while stream.read(&mut [0; 1 << 12]).await.is_ok_and(|read| read > 0) {}
         });
         let datanodes = Datanodes::new(false);

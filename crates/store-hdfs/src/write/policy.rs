@@ -1,4 +1,4 @@
-//! Decisions about the datanodes of a pipeline. Pure.
+//! Decisions about the datanodes of a pipeline, without I/O.
 
 use super::super::wire::status;
 use super::wire::PipelineAck;
@@ -21,7 +21,7 @@ pub enum Verdict {
     Restarts(usize),
 }
 
-/// Reads an acknowledgement of `datanodes` datanodes. If several failed, it names the one furthest from the
+/// Reads an acknowledgement of `datanodes` datanodes. If several failed, returns the one furthest from the
 /// client: those before it only report its failure.
 pub fn judge(ack: &PipelineAck, datanodes: usize) -> Verdict {
     let status_of = |index: usize| match ack.flags.get(index) {
@@ -53,12 +53,12 @@ pub struct SlowNodes {
 }
 
 impl SlowNodes {
-    /// For a pipeline of `datanodes`. A threshold of 0 tolerates all.
+    /// Counters for a pipeline of `datanodes`. With a threshold of 0, no slow datanode is left out.
     pub fn new(threshold: u32, datanodes: usize) -> Self {
         Self { threshold, in_a_row: vec![0; datanodes] }
     }
 
-    /// Counts an acknowledgement. Returns a datanode to leave out, by its index. Never the only one.
+    /// Counts an acknowledgement. Returns the index of a datanode to leave out, but never of the only one.
     pub fn count(&mut self, ack: &PipelineAck) -> Option<usize> {
         for (index, count) in self.in_a_row.iter_mut().enumerate() {
             let is_slow = ack.flags.get(index).is_some_and(|flag| (flag >> SLOW_SHIFT) & 3 == SLOW);
@@ -69,7 +69,7 @@ impl SlowNodes {
     }
 }
 
-/// `dfs.client.block.write.replace-datanode-on-failure.policy`, or the whole feature off.
+/// The values of `dfs.client.block.write.replace-datanode-on-failure.policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     Never,
@@ -81,14 +81,14 @@ pub enum Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replacement {
     pub policy: Policy,
-    /// Continue with the others if there is no other datanode.
+    /// Whether to continue without a replacement if there is no other datanode.
     pub best_effort: bool,
-    /// Continue if at least so many are left; 0: never for that reason.
+    /// Continue without a replacement if at least this many datanodes are left. 0: this permits nothing.
     pub min_replication: usize,
 }
 
 impl Replacement {
-    /// Whether a pipeline with `left` of `replication` datanodes needs another.
+    /// Whether a pipeline with `left` of `replication` datanodes needs a replacement.
     pub fn is_wanted(&self, replication: usize, left: usize, appended: bool, flushed: bool) -> bool {
         if left == 0 || left >= replication {
             return false;

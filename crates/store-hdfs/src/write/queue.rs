@@ -1,4 +1,4 @@
-//! The packets of a file that aren't acknowledged yet, in order. Pure.
+//! The packets of a file that aren't acknowledged yet, in order. Does no I/O.
 
 use super::super::wire::PacketHeader;
 use super::cutter::Piece;
@@ -14,7 +14,7 @@ pub const HEARTBEAT: i64 = -1;
 /// One packet.
 #[derive(Debug, Clone)]
 pub struct Packet {
-    /// A heartbeat's, until the queue gives the packet its number.
+    /// The packet's number. It is that of a heartbeat until the queue assigns another.
     sequence: i64,
     pub piece: Piece,
     /// An empty packet that ends its block.
@@ -30,12 +30,12 @@ impl Packet {
         Self { sequence: HEARTBEAT, piece, ends_block: false, sync, _memory: memory }
     }
 
-    /// Ends a block of this length.
+    /// The packet that ends a block of this length.
     pub fn end_of_block(length: u64) -> Self {
         Self { ends_block: true, ..Self::of(Piece::empty(length), false, None) }
     }
 
-    /// Tells a pipeline that its client is alive.
+    /// A packet that tells a pipeline that its client is alive.
     pub fn heartbeat() -> Self {
         Self::of(Piece::empty(0), false, None)
     }
@@ -66,7 +66,7 @@ impl Packet {
     }
 }
 
-/// Packets on their way.
+/// The packets that aren't acknowledged yet.
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: VecDeque<Packet>,
@@ -116,7 +116,7 @@ impl Queue {
         Some(packet)
     }
 
-    /// After a failure: queues the unacknowledged packets to be sent again.
+    /// After a failure: makes the unacknowledged packets wait to be sent again.
     pub fn rewind(&mut self) {
         while let Some(packet) = self.sent.pop_back() {
             self.waiting.push_front(packet);
@@ -149,7 +149,7 @@ impl Queue {
         self.bytes
     }
 
-    /// Number of the last packet added; none before the first.
+    /// Number of the latest packet added. None before the first.
     pub fn last_queued(&self) -> Option<i64> {
         self.last_queued
     }

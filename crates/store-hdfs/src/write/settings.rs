@@ -13,7 +13,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const EXTENSION: Duration = Duration::from_secs(5);
 /// `dfs.datanode.socket.write.timeout`
 const WRITE_TIMEOUT: Duration = Duration::from_secs(480);
-/// Stands for no timeout.
+/// Replaces a timeout that is switched off.
 const NO_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 /// `dfs.client.datanode-restart.timeout`
 const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,15 +33,15 @@ const MOST_CHUNK_BYTES: u32 = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub replacement: Replacement,
-    /// Further tries of a new block after the first failed.
+    /// Further attempts to write a new block after the first failed.
     pub block_retries: usize,
-    /// Recoveries of a block in a row, without an acknowledgement between them.
+    /// Most recoveries of a block in a row, without an acknowledgement between them.
     pub recovery_retries: usize,
     /// Time for which a datanode that failed gets no new block of the same file.
     pub exclusion: Duration,
-    /// Time for which a writer waits until datanodes have reported a block to the namenode.
+    /// Longest wait of a writer until datanodes have reported a block to the namenode.
     pub report_patience: Duration,
-    /// Acknowledgements in a row after which a slow datanode counts as failed; 0: never.
+    /// Number of slow acknowledgements in a row after which a datanode counts as failed. 0: never.
     pub slow_acks: u32,
     pub restart_timeout: Duration,
     pub checksum: ChecksumKind,
@@ -87,17 +87,17 @@ impl Settings {
         })
     }
 
-    /// Time in which a pipeline of `datanodes` has to answer.
+    /// Time limit for an answer from a pipeline of `datanodes`.
     pub fn read_timeout(&self, datanodes: usize) -> Duration {
         extended(self.read_timeout, datanodes)
     }
 
-    /// Time in which the last datanode of a pipeline has to accept a connection.
+    /// Time limit for connecting to a pipeline's only datanode.
     pub fn connect_timeout(&self) -> Duration {
         extended(self.read_timeout, 0)
     }
 
-    /// Time in which a pipeline has to accept a packet.
+    /// Time limit for a pipeline to accept a packet.
     pub fn write_timeout(&self, datanodes: usize) -> Duration {
         extended(self.write_timeout, datanodes)
     }
@@ -111,7 +111,7 @@ impl Settings {
     }
 }
 
-/// A timeout of 0 is none, as in `DFSClient.getDatanodeReadTimeout`.
+/// A timeout of 0 means no timeout, as in `DFSClient.getDatanodeReadTimeout`.
 fn extended(timeout: Duration, datanodes: usize) -> Duration {
     match timeout {
         Duration::ZERO => NO_TIMEOUT,

@@ -18,12 +18,12 @@ use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result, fail};
 use tokio::time::{Instant, sleep};
 
-/// Tries to copy a replica to another datanode (`addDatanode2ExistingPipeline`).
+/// Attempts to copy a replica to another datanode (`addDatanode2ExistingPipeline`).
 const TRANSFER_TRIES: usize = 3;
-/// Pause before each try to reach a datanode that restarts (`handleRestartingDatanode`).
+/// Pause before each attempt to reach a datanode that restarts (`handleRestartingDatanode`).
 const RESTART_PAUSE: Duration = Duration::from_secs(4);
-/// If the namenode can choose no other datanodes, a new block waits so long for those that failed. A datanode
-/// restarts in seconds; a full store should be reported soon.
+/// If the namenode can't choose other datanodes, a new block waits this long for those that failed. A
+/// datanode restarts in seconds, but a full store should be reported soon.
 const TARGET_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Streams one file.
@@ -34,7 +34,7 @@ pub struct Streamer {
     pub settings: Arc<Settings>,
     pub replication: usize,
     pub block_bytes: u64,
-    /// The block before; none at the start of the file.
+    /// The previous block. None at the start of the file.
     pub previous: Option<ExtendedBlock>,
     /// The file's last block, to which packets are appended.
     pub appended: Option<TargetedBlock>,
@@ -44,19 +44,19 @@ pub struct Streamer {
 
 impl Drop for Streamer {
     fn drop(&mut self) {
-        // After a panic, too, the writer mustn't wait for acknowledgements.
+        // Even after a panic, the writer must not wait for acknowledgements.
         self.line.fail(Error::new(ErrorKind::Internal, "the task that sends the file has ended"));
     }
 }
 
-/// A block's writing, and the datanodes that failed in it.
+/// The writing of one block, and the datanodes that failed in it.
 struct Work {
     writing: Writing,
-    /// The block had bytes when the file was opened.
+    /// Whether the block had bytes when the file was opened.
     appended: bool,
     /// Datanodes that failed in its pipeline.
     failed: Vec<Target>,
-    /// Those of them that announced a restart. With the next pipeline they may be chosen again.
+    /// Those of them that announced a restart. Once the next pipeline is set up, they can be chosen again.
     restarting: Vec<Target>,
 }
 
@@ -67,7 +67,7 @@ impl Work {
 }
 
 impl Streamer {
-    /// Runs until the file is complete or has failed; the line then has the error.
+    /// Runs until the file is complete or has failed. In the latter case, the line has the error.
     pub async fn run(mut self) {
         loop {
             self.line.some_packet().await;
@@ -92,7 +92,7 @@ impl Streamer {
             work.writing.block = self.line.block().unwrap_or(work.writing.block);
             work.writing.sent = work.writing.sent.max(self.line.sent());
             let Rewound { has_advanced, is_ending, is_flushed } = self.line.rewind();
-            // A restart is no fault of the packet.
+            // A datanode's restart doesn't count as a failed recovery.
             recoveries = if has_advanced { 1 } else { recoveries + usize::from(!fault.restarts) };
             if recoveries > self.settings.recovery_retries {
                 return fail(
@@ -108,7 +108,7 @@ impl Streamer {
             let stage = if is_ending { Stage::CloseRecovery } else { Stage::StreamingRecovery };
             pipeline = self.set_up(&mut work, Some(fault), stage, is_flushed).await?;
             if is_ending {
-                // When this pipeline was set up, the datanodes finished the block.
+                // Setting up this pipeline made the datanodes finish the block.
                 self.line.set_block(work.writing.block.clone());
                 self.line.take_end();
                 break;
@@ -135,7 +135,7 @@ impl Streamer {
                 Ok(located) => located,
                 Err(error) if some_failed && is_without_targets(&error) && backoff.pause().await => {
                     self.excluded.clear();
-                    // From here on, the time limit of `backoff` bounds the tries.
+                    // From here on, the time limit of `backoff` bounds the attempts.
                     tries = 0;
                     continue;
                 }
@@ -172,7 +172,7 @@ impl Streamer {
         }
     }
 
-    /// The file's last block, to append to it.
+    /// Sets up a pipeline for the file's last block, to append to it.
     async fn reopen(&self, located: TargetedBlock) -> Result<(Work, Pipeline)> {
         self.line.next_block();
         let (nodes, sent) = (nodes_of(&located), located.block.num_bytes);
@@ -185,8 +185,9 @@ impl Streamer {
         Ok((work, pipeline))
     }
 
-    /// Sets up a pipeline for a block that datanodes have already, perhaps after the `fault` of another. Its new
-    /// generation stamp makes the replicas on datanodes outside the pipeline invalid (`setupPipelineInternal`).
+    /// Sets up a pipeline for a block that datanodes already have, perhaps after the `fault` of an earlier
+    /// pipeline. The block's new generation stamp invalidates replicas on other datanodes
+    /// (`setupPipelineInternal`).
     async fn set_up(
         &self,
         work: &mut Work,
@@ -235,8 +236,8 @@ impl Streamer {
         }
     }
 
-    /// Takes the failed datanode out of the pipeline. If it restarts, and is the only one or on this host,
-    /// waits for it instead (`shouldWaitForRestart`).
+    /// Removes the failed datanode from the pipeline. If the datanode restarts, and is the only one or on
+    /// this host, waits for it instead (`shouldWaitForRestart`).
     async fn leave_out(
         &self,
         work: &mut Work,
@@ -272,8 +273,9 @@ impl Streamer {
         Ok(())
     }
 
-    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`). Also does so at the
-    /// end of the block: the last replicas could be lost before the namenode has replicated it (HDFS-16146).
+    /// Adds a datanode with a copy of the block's bytes (`addDatanode2ExistingPipeline`), even at the end of
+    /// the block: the remaining replicas could be lost before the namenode has replicated the block
+    /// (HDFS-16146).
     async fn add_datanode(&self, work: &mut Work) -> Result<()> {
         let original = work.writing.nodes.clone();
         let mut excluded = work.failed.clone();
@@ -340,6 +342,6 @@ impl Streamer {
 
 /// Whether this host has that address.
 fn is_here(address: &str) -> bool {
-    // Only own addresses can be bound. No packet is sent.
+    // Only this host's addresses can be bound. No packet is sent.
     address.parse::<IpAddr>().is_ok_and(|address| UdpSocket::bind((address, 0)).is_ok())
 }

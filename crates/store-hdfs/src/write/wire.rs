@@ -1,4 +1,4 @@
-//! The messages of writing, as `super::super::wire` has those of reading. From
+//! The messages of writers; `super::super::wire` has those of readers. From
 //! ClientNamenodeProtocol.proto, hdfs.proto and datatransfer.proto.
 
 use super::super::wire::{ChecksumKind, ClientOperationHeader, DatanodeId, ExtendedBlock, Presence, Token};
@@ -11,7 +11,7 @@ pub mod create_flag {
     pub const APPEND: u32 = 4;
 }
 
-/// `DatanodeInfoProto` of hdfs.proto: a place for a replica. The location in the network goes back to the
+/// `DatanodeInfoProto` of hdfs.proto: a place for a replica. The network location is sent back to the
 /// namenode, which needs it to exclude the datanode.
 #[derive(Clone, PartialEq, Message)]
 pub struct Target {
@@ -143,7 +143,7 @@ pub struct AddBlockRequest {
     pub file_id: u64,
 }
 
-/// Also of updateBlockForPipeline and getAdditionalDatanode.
+/// Also the answer of updateBlockForPipeline and getAdditionalDatanode.
 #[derive(Clone, PartialEq, Message)]
 pub struct BlockResponse {
     #[prost(message, required, tag = "1")]
@@ -194,7 +194,7 @@ pub struct CompleteRequest {
     pub file_id: u64,
 }
 
-/// Also of recoverLease.
+/// Also the answer of recoverLease.
 #[derive(Clone, PartialEq, Message)]
 pub struct DoneResponse {
     #[prost(bool, required, tag = "1")]
@@ -265,7 +265,7 @@ pub enum Stage {
 pub struct OpWriteBlock {
     #[prost(message, required, tag = "1")]
     pub header: ClientOperationHeader,
-    /// The datanodes after the one that gets this.
+    /// The datanodes after the one that receives this message.
     #[prost(message, repeated, tag = "2")]
     pub targets: Vec<Target>,
     #[prost(int32, required, tag = "4")]

@@ -22,14 +22,14 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Data bytes of a packet that is gathered from small appends. Java's has 64,512; with 64 KiB, whole chunks
+/// Data bytes of a packet that collects small appends. Java's packets have 64,512. With 64 KiB, whole chunks
 /// of a gateway's clients need no copy.
 const PACKET_BYTES: usize = 64 << 10;
 /// Data bytes of a packet that is a part of a large append. Fewer packets mean fewer acknowledgements,
-/// each of which wakes every datanode and the client. A datanode has memory for a packet of each writer.
+/// each of which wakes every datanode and the client. A datanode needs memory for one packet of each writer.
 const MOST_PACKET_BYTES: usize = 256 << 10;
 
-/// Time limit for closing a dropped writer's file normally: its pipeline usually works. After that, the
+/// Time limit for closing a dropped writer's file normally, since its pipeline usually works. After that, the
 /// namenode closes the file.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -57,7 +57,7 @@ struct Open {
     line: Arc<Line>,
     cutter: Cutter,
     streamer: JoinHandle<()>,
-    /// The last block before the writer wrote anything.
+    /// The file's last block when it was opened.
     previous: Option<ExtendedBlock>,
     /// Positions up to which the file is flushed, and synced.
     flushed: u64,
@@ -103,7 +103,7 @@ impl DatanodesWriter {
             streamer: runtime.spawn(streamer.run()),
             previous,
             flushed: status.length,
-            // The last block's writer may not have synced it.
+            // The writer of the last block may not have synced it, so the block counts as not synced.
             synced: status.length.saturating_sub(offset),
             report_patience: settings.report_patience,
             memory,
@@ -115,7 +115,7 @@ impl DatanodesWriter {
     /// Closes the file unchanged, so that the caller can write it in another way.
     pub async fn close_unchanged(mut self) -> Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
-        // On failure it stays open, and its drop abandons the file.
+        // On failure, `open` keeps its value, so the drop abandons the file.
         open.file.complete(open.previous.clone(), open.report_patience).await?;
         self.open = None;
         Ok(())
@@ -166,7 +166,7 @@ impl Open {
         if let Some(pipelines) = self.line.mark_flushed() {
             let length = self.line.block().map(|block| block.num_bytes);
             self.file.fsync(length).await?;
-            // Only now: if the call fails or its caller leaves, the next flush repeats it.
+            // Only now, so that the next flush repeats the call if it fails or its caller leaves.
             self.line.recorded(pipelines);
         }
         Ok(())
@@ -196,10 +196,10 @@ async fn close_abandoned(mut open: Open, recoveries: Arc<Recoveries>) {
     let path = open.file.path.clone();
     match timeout(CLOSE_PATIENCE, open.close()).await {
         Ok(Ok(())) => return,
-        Ok(Err(error)) => tracing::debug!(path, %error, "an abandoned file can't be closed in order"),
-        Err(_) => tracing::debug!(path, "an abandoned file isn't closed in time"),
+        Ok(Err(error)) => tracing::debug!(path, %error, "an abandoned file couldn't be closed normally"),
+        Err(_) => tracing::debug!(path, "an abandoned file wasn't closed in time"),
     }
-    // A recovery may take long. It needs only the file's lease, so this drops the bytes.
+    // A recovery may take long, but needs only the file's lease. So this drops the bytes.
     let file = Arc::clone(&open.file);
     drop(open);
     recoveries.until_recovered(&path, || abandoned::recover(&file)).await;
@@ -243,7 +243,7 @@ impl FileWriter for DatanodesWriter {
 
     async fn close(&mut self) -> Result<Option<u32>> {
         let Some(open) = &mut self.open else { return Ok(None) };
-        // On failure it stays open, and its drop abandons the file.
+        // On failure, `open` keeps its value, so the drop abandons the file.
         open.close().await.map_err(|error| error.at("close", &self.path))?;
         self.open = None;
         Ok(None)
@@ -281,8 +281,8 @@ mod tests {
     use strait_store::{ErrorKind, Principal};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    /// A writer that was opened to append behind a full block, and the namenode's further calls. The namenode
-    /// refuses the first, and every new block.
+    /// A writer that appends to a file whose last block is full, and further calls to the namenode. The
+    /// namenode refuses the first one, and every new block.
     async fn writer() -> (DatanodesWriter, UnboundedReceiver<(String, Option<ExtendedBlock>)>) {
         let (sender, calls) = unbounded_channel();
         let is_first = AtomicBool::new(true);
@@ -355,7 +355,7 @@ mod tests {
         let (mut writer, mut calls) = writer().await;
         writer.append(Bytes::from_static(b"x")).await.unwrap();
         writer.flush().await.unwrap_err();
-        // Without it, the namenode would refuse a call that it gets twice.
+        // Without the last block, the namenode would refuse a call that it gets twice.
         assert_eq!(calls.recv().await.unwrap(), ("addBlock".to_owned(), Some(FULL)));
     }
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Callers that compete for one name.
 const RIVALS: usize = 8;
-/// Files that replace each other under one name: enough for a look between two steps of one of them.
+/// Files that replace each other under one name. With so many, some check falls between two steps of a
+/// replacement.
 const REPLACEMENTS: usize = 32;
 
 super::cases! {
@@ -69,7 +70,7 @@ async fn a_replaced_name_is_never_without_a_file(scene: Scene) -> Outcome {
     for source in join_all(names.iter().map(|name| scene.file(name, b"next"))).await {
         sources.push(source?);
     }
-    // A store that never waits would otherwise make all replacements before the first look.
+    // Without this pause, a store that never waits would make all replacements before the first check.
     let pause = tokio::task::yield_now;
     let done = AtomicBool::new(false);
     let replacing = async {
@@ -189,7 +190,7 @@ async fn a_reader_keeps_up_with_a_writer(scene: Scene) -> Outcome {
     let content = pattern(13, 100_000);
     for (round, chunk) in content.chunks(10_000).enumerate() {
         let flushed = round * 10_000;
-        // Reads the flushed bytes while the next chunk is on its way.
+        // Reads the flushed bytes while the next chunk is being appended.
         let read = async {
             let reader = scene.fs.open(&scene.who, &path).await?;
             reader.read_at(0, flushed).await

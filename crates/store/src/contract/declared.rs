@@ -1,4 +1,4 @@
-//! The inverse: operations without a declared capability answer `Unsupported`.
+//! Inverse cases: operations whose capability the store doesn't declare must answer `Unsupported`.
 
 use super::support::{Outcome, Scene, ensure_eq, refused};
 use crate::{CreateOptions, ErrorKind, FileSystemExt, SetAttributes};

@@ -93,7 +93,7 @@ async fn list_of_a_missing_path_is_not_found(scene: Scene) -> Outcome {
         Some(first) => refused(first, &[ErrorKind::NotFound])?,
         None => ensure!(false, "the listing is empty"),
     }
-    ensure!(listing.next().await.is_none(), "the listing goes on after NotFound");
+    ensure!(listing.next().await.is_none(), "the listing continues after NotFound");
     Ok(())
 }
 
@@ -108,7 +108,7 @@ async fn list_of_many_entries_has_each_once(scene: Scene) -> Outcome {
     let names = scene.names(&scene.dir).await?;
     expected.sort();
     ensure_eq!(names.len(), expected.len());
-    ensure!(names == expected, "an entry is missing, strange, or there twice");
+    ensure!(names == expected, "entries are missing, unexpected or repeated");
     Ok(())
 }
 

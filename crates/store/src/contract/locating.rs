@@ -23,8 +23,8 @@ fn ensure_cover(blocks: &[BlockLocation], start: u64, end: u64) -> Outcome {
     for block in blocks {
         ensure_eq!(block.offset, covered);
         ensure!(block.length > 0, "the block at {covered} is empty");
-        ensure!(!block.hosts.is_empty(), "the block at {covered} lies nowhere");
-        ensure!(block.hosts.iter().all(|host| !host.is_empty()), "a host of {covered} has no name");
+        ensure!(!block.hosts.is_empty(), "the block at {covered} has no host");
+        ensure!(block.hosts.iter().all(|host| !host.is_empty()), "a host of block {covered} has no name");
         ensure!(!block.corrupt, "the block at {covered} is corrupt");
         ensure!(block.addresses.is_empty() || block.addresses.len() == block.hosts.len(), "{block:?}");
         covered += block.length;
@@ -80,7 +80,7 @@ async fn checksum_is_equal_for_equal_files(scene: Scene) -> Outcome {
     let content = pattern(16, 300_000);
     let (a, b) = (scene.file("a", &content).await?, scene.file("b", &content).await?);
     let sum = checksum(&scene, &a).await?;
-    ensure!(!sum.algorithm.is_empty() && !sum.value.is_empty(), "{sum:?} says nothing");
+    ensure!(!sum.algorithm.is_empty() && !sum.value.is_empty(), "the checksum {sum:?} is empty");
     ensure_eq!(sum, checksum(&scene, &b).await?);
     Ok(())
 }

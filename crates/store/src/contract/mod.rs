@@ -12,9 +12,9 @@
 //! # }
 //! ```
 //!
-//! The suite skips a case only if the store declares the capability absent. For such a capability
-//! the inverse runs: the operation must answer `Unsupported`. The report counts and names each
-//! skip, and never counts it as a pass.
+//! The suite skips a case only if the store declares that it lacks the capability. Then the inverse
+//! case runs: the operation must answer `Unsupported`. The report counts and names each skip, and
+//! never counts it as a pass.
 
 mod support;
 
@@ -42,11 +42,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::{Outcome, Scene};
 
-/// Cases that run at a time, so that even a store whose creates take half a second (HDFS) is done
-/// in a minute.
+/// Concurrent cases. With so many, even a store whose creates take half a second (HDFS) finishes in a
+/// minute.
 const CASES_AT_ONCE: usize = 8;
-/// Time after which a case counts as hanging. The slowest, on a loaded machine, writes some
-/// megabytes in hundreds of pieces.
+/// Time after which a case counts as hung. The slowest case writes some megabytes in hundreds of
+/// pieces, perhaps on a loaded machine.
 const CASE_DEADLINE: Duration = Duration::from_secs(120);
 
 /// The store and parameters for the cases.
@@ -54,10 +54,11 @@ const CASE_DEADLINE: Duration = Duration::from_secs(120);
 pub struct Fixture {
     /// The store under test.
     pub fs: Arc<dyn FileSystem>,
-    /// A directory of the suite's own. The suite makes it; all users must be able to traverse it,
-    /// and the store's maker removes it.
+    /// A directory that only the suite uses. The suite makes it, and the store's creator removes it. All
+    /// users must be able to traverse it.
     pub root: StorePath,
-    /// The principal of the cases. It may do everything there, and change owners if the store can.
+    /// The principal of the cases. It needs all rights in `root`, and must be able to change owners if
+    /// the store supports that.
     pub who: Principal,
     /// Data sizes of the larger cases.
     pub scale: Scale,
@@ -175,7 +176,7 @@ pub async fn run(subject: &str, fixture: &Fixture) -> Report {
             None => due.push(case),
         }
     }
-    // An inverse that doesn't apply isn't a skip, since a case tests the capability itself.
+    // An inverse case that doesn't apply isn't a skip, because another case tests the capability itself.
     due.extend(declared::CASES.iter().filter(|case| case.needs.iter().all(|need| (need.met)(&capabilities))));
 
     report.run = due.len();
@@ -197,11 +198,11 @@ async fn run_case(case: &Case, fixture: &Fixture) -> Outcome {
     fixture.fs.mkdirs(&fixture.who, &dir, None).await?;
     support::ensure!(
         fixture.fs.list_all(&fixture.who, &dir, 0).await.is_ok(),
-        "{dir} isn't empty: the fixture's root is used already"
+        "{dir} isn't empty: the fixture's root was used before"
     );
     let scene = Scene { fs: fixture.fs.clone(), dir, who: fixture.who.clone(), scale: fixture.scale };
     match tokio::time::timeout(CASE_DEADLINE, (case.run)(scene)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(support::Failure::new(format!("not done after {} s", CASE_DEADLINE.as_secs()))),
+        Err(_) => Err(support::Failure::new(format!("didn't end within {} s", CASE_DEADLINE.as_secs()))),
     }
 }

@@ -99,7 +99,7 @@ async fn read_by_many_at_once_on_one_reader(scene: Scene) -> Outcome {
     let reader = scene.fs.open(&scene.who, &path).await?;
     let (reader, content) = (&reader, &content);
     let reads = stream::iter(0..64).map(|n| async move {
-        // Offsets that jump about, lengths of all sizes.
+        // Scattered offsets, and lengths of all sizes.
         let (offset, length) = ((n * 137_351) % 1_000_000, 1 + (n * 7_919) % 100_000);
         let read = reader.read_at(offset as u64, length).await?;
         let due = &content[offset..(offset + length).min(content.len())];

@@ -168,7 +168,7 @@ async fn renamed_open_file_is_written_on_or_fails_alone(scene: Scene) -> Outcome
     append(&mut writer, b"flushed").await?;
     writer.flush().await?;
     rename(&scene, &from, &to, false).await?;
-    // A store that names files by path in each call (HDFS may) loses the writer.
+    // A store that addresses files by path in each call (as HDFS may) loses the writer.
     let written_on = match append(&mut writer, b", more").await {
         Ok(()) => writer.close().await.is_ok(),
         Err(_) => false,

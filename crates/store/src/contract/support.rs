@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 const MAX_READ_BYTES: usize = 64 << 20;
 /// Pause between two checks for an expected change.
 const POLL: Duration = Duration::from_millis(50);
-/// Time beyond the declared one, for the calls themselves on a loaded machine.
+/// Added to the time that the store declares, for the calls themselves on a loaded machine.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The reason why a case fails, with its line.
+/// The reason why a case fails, with the line of the check.
 #[derive(Debug)]
 pub(super) struct Failure(String);
 
@@ -84,7 +84,7 @@ impl Scene {
         StorePath::parse(&format!("{}/{relative}", self.dir))
     }
 
-    /// Writes a file with `content`, and names its path.
+    /// Writes a file with `content`, and returns its path.
     pub(super) async fn file(&self, relative: &str, content: &[u8]) -> Result<StorePath> {
         let path = self.at(relative)?;
         let content = Bytes::copy_from_slice(content);
@@ -92,7 +92,7 @@ impl Scene {
         Ok(path)
     }
 
-    /// Makes a directory, and names its path.
+    /// Makes a directory, and returns its path.
     pub(super) async fn directory(&self, relative: &str) -> Result<StorePath> {
         let path = self.at(relative)?;
         self.fs.mkdirs(&self.who, &path, None).await?;
@@ -122,8 +122,8 @@ impl Scene {
         Ok(names)
     }
 
-    /// Opens `path` for append as soon as its abandoned writer's hold ends. Fails if that takes
-    /// longer than the store declares.
+    /// Opens `path` for append as soon as the store has recovered it from its abandoned writer. Fails if
+    /// that takes longer than the store declares.
     pub(super) async fn append_when_recovered(&self, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         let declared = Duration::from_millis(self.fs.capabilities().recovery_ms.into());
         let deadline = Instant::now() + declared + GRACE;
@@ -138,7 +138,7 @@ impl Scene {
     }
 }
 
-/// Appends `content` in one piece or as many as it takes.
+/// Appends `content` in chunks that a writer accepts.
 pub(super) async fn append(writer: &mut Box<dyn FileWriter>, content: &[u8]) -> Result<()> {
     append_all(writer.as_mut(), Bytes::copy_from_slice(content)).await
 }
@@ -147,9 +147,9 @@ pub(super) async fn append(writer: &mut Box<dyn FileWriter>, content: &[u8]) -> 
 #[track_caller]
 pub(super) fn refused<T>(result: Result<T>, kinds: &[ErrorKind]) -> Outcome {
     match result {
-        Ok(_) => Err(Failure::new(format_args!("it went through; {kinds:?} was due"))),
+        Ok(_) => Err(Failure::new(format_args!("the call succeeded, but must fail as {kinds:?}"))),
         Err(error) if kinds.contains(&error.kind()) => Ok(()),
-        Err(error) => Err(Failure::new(format_args!("{kinds:?} was due: {error}"))),
+        Err(error) => Err(Failure::new(format_args!("the call must fail as {kinds:?}, not as: {error}"))),
     }
 }
 

@@ -82,7 +82,7 @@ async fn odd_sized_appends_add_up_byte_for_byte(scene: Scene) -> Outcome {
         let (chunk, after) = rest.split_at(size.min(rest.len()));
         writer.append(Bytes::copy_from_slice(chunk)).await?;
         rest = after;
-        // 1, 4, 13, … 88,573 bytes, never aligned with any block, and again.
+        // 1, 4, 13, … 88,573 bytes, never aligned with any block; then from 1 again.
         size = if size > 80_000 { 1 } else { 3 * size + 1 };
     }
     ensure_eq!(writer.position(), content.len() as u64);
@@ -103,7 +103,7 @@ async fn flushed_bytes_are_visible_to_new_readers(scene: Scene) -> Outcome {
         writer.flush().await?;
         flushed = end;
         let read = scene.content(&path).await?;
-        ensure!(read == content[..flushed], "{} bytes are visible of {flushed}, or they differ", read.len());
+        ensure!(read == content[..flushed], "{} of {flushed} bytes are visible, or they differ", read.len());
     }
     writer.close().await?;
     Ok(())
@@ -189,12 +189,12 @@ async fn an_abandoned_writer_leaves_what_was_flushed(scene: Scene) -> Outcome {
 
     let mut writer = scene.append_when_recovered(&path).await?;
     let length = usize::try_from(writer.position()).unwrap_or(usize::MAX);
-    ensure!(length >= content.len(), "{length} bytes are left of {}", content.len());
+    ensure!(length >= content.len(), "{length} bytes are left, fewer than {}", content.len());
     append(&mut writer, b"the end").await?;
     writer.close().await?;
 
     let mut due = content;
-    // Unflushed bytes may have arrived or not, but in order in any case.
+    // Unflushed bytes may have arrived or not. Those that arrived must be the first ones.
     due.extend_from_slice(&b"not flushed"[..(length - due.len()).min(11)]);
     due.extend_from_slice(b"the end");
     ensure!(scene.content(&path).await? == due, "flushed bytes changed");

@@ -17,11 +17,11 @@ pub(super) fn can_change_owners() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// `given` or `default`, if a file (or directory) may have it.
+/// `given` or `default`, if a file (or directory) is allowed to have it.
 pub(super) fn checked_permission(given: Option<u32>, default: u32, directory: bool) -> Result<Mode> {
     let bits = given.unwrap_or(default);
     if bits & !ALL_BITS != 0 {
-        return fail(ErrorKind::InvalidArgument, "permission bits are 0o7777 at most");
+        return fail(ErrorKind::InvalidArgument, "invalid mode: the maximum is 7777");
     }
     if bits & SET_ID_BITS != 0 && !directory {
         return fail(
@@ -33,19 +33,19 @@ pub(super) fn checked_permission(given: Option<u32>, default: u32, directory: bo
 }
 
 /// Clears a file's set-id bits before its content changes. The kernel does this for a `write` of
-/// every process without CAP_FSETID (write(2)). A gateway that runs as root has that right, and
-/// mustn't lend it to its callers.
+/// every process without CAP_FSETID (write(2)). A gateway that runs as root has that capability, and
+/// must not extend it to its callers.
 pub(super) fn clear_set_id_bits(file: impl AsFd) -> Result<()> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&file).map_err(from_errno)?.st_mode);
-    // Without group execution the group bit marks mandatory locks and lends no rights.
+    // Without the group's execute bit, the set-group-id bit marks mandatory locks and gives no rights.
     let group_bit = if mode.contains(Mode::XGRP) { Mode::SGID } else { Mode::empty() };
     let lent = mode & (Mode::SUID | group_bit);
     if lent.is_empty() {
         return Ok(());
     }
     match rustix::fs::fchmod(&file, mode - lent) {
-        // This process is neither the owner nor root: without CAP_FSETID the kernel itself clears
-        // them.
+        // This process is neither the owner nor root. It lacks CAP_FSETID, so the kernel itself clears
+        // the bits.
         Err(Errno::PERM) => Ok(()),
         changed => changed.map_err(from_errno),
     }
@@ -65,7 +65,7 @@ pub(super) fn set(node: OwnedFd, set: &SetAttributes) -> Result<()> {
     let owner = set.owner.as_deref().map(uid_of).transpose()?;
     let group = set.group.as_deref().map(gid_of).transpose()?;
 
-    // The node itself, even if its name means another file by now.
+    // Acts on the node itself, even if its name means another file by now.
     let target = descriptor_path(&node);
     if owner.is_some() || group.is_some() {
         let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));

@@ -7,11 +7,11 @@
 use super::root::descriptor_path;
 use std::os::fd::AsFd;
 
-/// This name of the attribute is for every user; `trusted.glusterfs.pathinfo` is for root.
+/// Every user can read the attribute by this name; only root can read `trusted.glusterfs.pathinfo`.
 const ATTRIBUTE: &str = "glusterfs.pathinfo";
-/// More than the names of the largest replica set take. A longer answer counts as none.
+/// The names of the largest replica set are shorter. A longer answer counts as none.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// Bytes of a host's name in DNS.
+/// Longest name of a host in DNS, in bytes.
 const MAX_HOST_BYTES: usize = 255;
 
 /// Hosts whose bricks hold this file or a part of it; none on other file systems.
@@ -23,7 +23,7 @@ pub(super) fn hosts(node: impl AsFd) -> Vec<String> {
     }
 }
 
-/// The hosts in an answer, each once, in its order.
+/// The hosts in an answer, each once, in the answer's order.
 fn named(answer: &str) -> Vec<String> {
     let mut hosts: Vec<String> = Vec::new();
     for brick in answer.split("<POSIX(").skip(1) {

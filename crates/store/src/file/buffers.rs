@@ -10,15 +10,15 @@ use bytes::Bytes;
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Size of a buffer: our clients' usual read. Buffers of other lengths would waste memory that the
-/// counts of answers' bytes don't include.
+/// Size of a buffer: our clients' usual read. Reads of other lengths use no buffer, because its
+/// unused rest would be memory that no limit counts.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// Buffers kept for the next reads: as many as one client has in flight, and no more memory than
 /// the process can spare permanently.
 const KEPT_BUFFERS: usize = 8;
 
-/// Last in, first out: the latest buffer is still in the caches. A forked child has its own: a thread
-/// of its parent may hold the parent's lock at the fork.
+/// A stack: the buffer that was used last is still in the processor's caches. A forked child has its own
+/// stack, because a thread of its parent may have held the lock at the fork.
 static KEPT: PerProcess<Mutex<Vec<Vec<u8>>>> = PerProcess::new();
 
 /// An empty buffer of [`BUFFER_BYTES`].
@@ -27,7 +27,7 @@ pub(super) fn take() -> Vec<u8> {
     kept.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
 }
 
-/// The bytes of a buffer. Dropping the last of them returns its memory here.
+/// The bytes of a buffer. When the last reference is dropped, the buffer is kept for further reads.
 pub(super) fn into_bytes(filled: Vec<u8>) -> Bytes {
     if filled.capacity() == BUFFER_BYTES { Bytes::from_owner(Kept(filled)) } else { Bytes::from(filled) }
 }
@@ -73,7 +73,7 @@ mod tests {
         let second = all[1].slice(..);
         assert_eq!(second, 1usize.to_le_bytes()[..]);
         drop(all);
-        assert_eq!(second, 1usize.to_le_bytes()[..], "what is still in use isn't handed out");
+        assert_eq!(second, 1usize.to_le_bytes()[..], "a buffer in use isn't given out");
         drop(second);
         assert!(lock().len() <= KEPT_BUFFERS);
         assert!(take().is_empty());

@@ -9,19 +9,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Permission of a directory for which the caller gives none.
 pub(super) const DEFAULT_PERMISSION: u32 = 0o755;
-/// Names of subdirectories that are kept per level while a tree is removed. Few enough for bounded memory,
-/// and enough that a directory isn't read from its start again for each.
+/// Names of subdirectories that are kept per level while a tree is removed. Few enough to bound the
+/// memory, but enough that a directory needn't be read from its start for each subdirectory.
 const NAMES_A_LEVEL: usize = 256;
 
-/// An existing directory, made if it was missing.
+/// A directory, which was made if it was missing.
 pub(super) struct Made {
     pub(super) directory: OwnedFd,
-    /// The directories that got a new entry on the way, and aren't durable yet.
+    /// The directories that got a new entry, and aren't durable yet.
     pub(super) changed: Vec<OwnedFd>,
 }
 
-/// The directory at `path`. If it is missing, makes it with its missing parents; only then it gets
-/// `permission`.
+/// Opens the directory at `path`. If it is missing, makes it with `permission`, and its missing parents
+/// with [`DEFAULT_PERMISSION`].
 pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Made> {
     let mut missing = Vec::new();
     let mut present = path.clone();
@@ -41,15 +41,15 @@ pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Mad
         let name = name_of(&next)?;
         let child = match rustix::fs::mkdirat(&directory, &*name, Mode::RWXU) {
             Ok(()) => {
-                // This process owns it, so it opens. Links aren't followed, in case it was replaced
-                // by one.
+                // This process owns the directory, so it can open it. Links aren't followed, in case a
+                // link has replaced the directory.
                 let child = open_directory(directory.as_fd(), &*name).map_err(from_errno)?;
-                // Bypasses the umask, which is the process's, not the caller's.
+                // mkdirat applies this process's umask, which isn't the caller's. So set the mode again.
                 rustix::fs::fchmod(&child, Mode::from_raw_mode(permission)).map_err(from_errno)?;
                 changed.push(directory);
                 child
             }
-            // Another process was faster, or it is a link to nothing.
+            // Another process made it first, or the name is a link to nothing.
             Err(Errno::EXIST) => root.directory(&next)?,
             Err(errno) => return Err(from_errno(errno)),
         };
@@ -61,8 +61,8 @@ pub(super) fn make(root: &Root, path: &StorePath, permission: u32) -> Result<Mad
 /// Removes the directory `name` of `parent` with all its contents. Removes links, and never follows
 /// them.
 ///
-/// Iterative, with two descriptors open at any depth, since outsiders determine the depth. It goes
-/// back up by `..`, and checks that this is the directory that it came from.
+/// Iterative, with two descriptors open at any depth, because other users determine the depth. It
+/// returns to the parent by `..`, and checks that this is the directory that it came from.
 pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
     struct Level {
         name: CString,
@@ -88,7 +88,7 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
                     levels.push(level(subdirectory, &below)?);
                     current = below;
                 }
-                // Gone, or replaced by an entry that the next pass removes.
+                // The entry is gone, or another one replaced it, which the next pass removes.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => return Err(from_errno(errno)),
             }
@@ -116,8 +116,8 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Removes entries other than directories, and names some subdirectories; none if the directory is
-/// empty.
+/// Removes entries other than directories, and returns the names of some subdirectories. Returns none
+/// if the directory is empty.
 fn remove_files(directory: &OwnedFd) -> Result<Vec<CString>> {
     let mut subdirectories = Vec::new();
     for entry in Dir::read_from(directory).map_err(from_errno)? {

@@ -1,6 +1,6 @@
-//! Tests that answered changes survive a power failure, since the store syncs the changed
-//! directories first. Only a power failure would reveal a missing sync, so these tests record each
-//! one.
+//! Tests that a change survives a power failure once it is answered, because the store syncs the
+//! changed directories before. Only a power failure would reveal a missing sync, so these tests
+//! record each sync.
 
 use super::FileStore;
 use crate::{CreateOptions, StorePath};
@@ -81,7 +81,7 @@ fn a_new_file_has_its_name_and_its_directories_have_theirs() {
     let place = Place::new();
     let first = place.store.inner.create(&path("/n/m/f"), &CreateOptions::default()).unwrap();
     assert_eq!(place.synced(), ["/", "/n", "/n/m"]);
-    // The second file's directories are durable though the first file isn't closed.
+    // The second file's directories become durable although the first file isn't closed.
     place.store.inner.create(&path("/n/m/g"), &CreateOptions::default()).unwrap();
     assert_eq!(place.synced(), ["/n/m"]);
     drop(first);

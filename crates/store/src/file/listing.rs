@@ -7,9 +7,9 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// Entries read in one step on the blocking pool: enough that their stats outweigh the hand-off.
+/// Entries read in one step on the blocking pool: enough that their stats take longer than the thread switch.
 const BATCH_ENTRIES: usize = 256;
-/// Bytes of their paths. A listing holds them until its reader goes on.
+/// Bytes of the paths of one batch. A listing keeps the batch until its reader continues.
 const BATCH_BYTES: usize = 32 << 10;
 
 /// A directory being read.
@@ -36,7 +36,7 @@ impl Listing {
         }
     }
 
-    /// The next entries; none at the end.
+    /// The next entries. Empty at the end.
     pub(super) fn next_batch(&mut self, inner: &Inner) -> Result<Vec<FileStatus>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH_ENTRIES
@@ -58,8 +58,8 @@ impl Listing {
         Ok(batch)
     }
 
-    /// The status of `name` with links followed, and whether it is a link. `None` if it vanished
-    /// meanwhile, and for a link to nothing or out of the store.
+    /// The status of `name` with links followed, and whether it is a link. None if it has vanished, or is
+    /// a link to nothing or out of the store.
     fn stat_entry(&self, inner: &Inner, name: &CStr) -> Result<Option<(Stat, bool)>> {
         let directory = self.dir.fd().map_err(from_errno)?;
         let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -21,11 +21,11 @@
 //! **Overwriting** cuts the existing file to nothing and keeps its inode: links
 //! to it stay, and a reader that has it open sees the new content.
 //!
-//! **Durability.** `sync` and `close` of a file are fdatasync. When the store answers, the names of new files
-//! and directories, renames and removals are on stable storage, as with HDFS: the store syncs the changed
+//! **Durability.** `sync` and `close` of a file run fdatasync. When the store answers, the names of new files
+//! and directories, renames and removals are on stable storage, as in HDFS: the store syncs the changed
 //! directories. That costs one more flush for each. On ext4 on a virtual disk, a rename takes 0.4 ms instead
-//! of 0.15, and a `put` of 1 KB, four at a time, 0.42 ms instead of 0.38. The host decides when attributes
-//! become durable.
+//! of 0.15, and a `put` of 1 KB, four at a time, 0.42 ms instead of 0.38. Attributes become durable when the
+//! host writes them.
 
 mod attributes;
 mod bricks;
@@ -54,8 +54,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Time until a dropped writer's lock is released: at the end of the last call in flight, and of a
-/// child process that was just being started.
+/// Time until a dropped writer's lock is released. A call in flight keeps the lock until it ends, and a
+/// child process keeps it while it is being started.
 const RECOVERY_MS: u32 = 1_000;
 
 /// A directory of this host as a store. Clones share it.
@@ -75,8 +75,8 @@ impl FileStore {
     /// first.
     ///
     /// # Errors
-    /// One line that names the directory: it is missing, isn't a directory, or can't be confined
-    /// (`Unsupported`: no openat2).
+    /// The directory is missing, isn't a directory, or can't be confined (`Unsupported`: the kernel has no
+    /// openat2). The message is one line that names the directory.
     pub fn open(root: impl AsRef<Path>, create: bool) -> Result<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let root = operations::open_root(root.as_ref(), create)?;
@@ -88,7 +88,7 @@ impl FileStore {
         Capabilities {
             append: true,
             truncate: true,
-            // Linux shares ranges between files of some file systems, but joins no files in one step.
+            // Linux can share ranges between files on some file systems, but can't join files in one step.
             concat: false,
             rename_replace: true,
             atomic_rename: true,
@@ -115,7 +115,7 @@ impl FileStore {
         operations::check_writable(&self.inner.root)
     }
 
-    /// Runs `work` on the blocking pool, and names operation and path in its error.
+    /// Runs `work` on the blocking pool, and adds operation and path to its error.
     async fn run<T: Send + 'static>(
         &self,
         operation: &'static str,

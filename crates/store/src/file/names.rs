@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time for which a name is cached: a lookup may ask a directory server, for each line of a
-/// listing. A renamed user shows within a minute.
+/// Time for which a name is cached. Without the cache, each line of a listing may need a lookup at a
+/// directory server. A renamed user shows within a minute.
 const KEPT: Duration = Duration::from_secs(60);
 /// Cached names of each kind, so that a tree of a million owners takes bounded memory.
 const KEPT_NAMES: usize = 10_000;
@@ -39,8 +39,8 @@ impl Names {
     }
 }
 
-/// The number of the user with this name, or with this number, as [`Names::user`] gives without a
-/// name.
+/// The number of the user with this name. If there is none, `name` may be a number, as [`Names::user`]
+/// returns it for a user without a name.
 pub(super) fn uid_of(name: &str) -> Result<u32> {
     match User::from_name(name) {
         Ok(Some(user)) => Ok(user.uid.as_raw()),
@@ -58,7 +58,7 @@ pub(super) fn gid_of(name: &str) -> Result<u32> {
 
 fn number(name: &str, what: &'static str) -> Result<u32> {
     match name.parse() {
-        // For the kernel this number means "leave it".
+        // For the kernel, this number means "leave it".
         Ok(u32::MAX) | Err(_) => {
             fail(ErrorKind::InvalidArgument, format!("this host knows no {what} {name:?}"))
         }

@@ -25,9 +25,9 @@ const DEFAULT_PERMISSION: u32 = 0o644;
 /// Block size that `stat` reports, in bytes: HDFS's default. Programs that split their input by block
 /// size then make reasonable pieces. Block locations still show the whole file as one block.
 const NOMINAL_BLOCK_BYTES: u64 = 128 << 20;
-/// Prefix of the file by which a start checks whether the root can be written.
+/// Prefix of the file that the store makes at its start, to check whether the root can be written.
 const PROBE_PREFIX: &str = ".strait-probe-";
-/// Tries of a create if the name came and went meanwhile.
+/// Attempts of a create, if other processes make and remove the name at the same time.
 const CREATE_ATTEMPTS: u32 = 8;
 
 /// Opens a store's root.
@@ -44,13 +44,13 @@ pub(super) fn open_root(directory: &Path, create: bool) -> Result<Root> {
 
 /// Checks whether a root can be written.
 pub(super) fn check_writable(root: &Root) -> Result<()> {
-    // Mode bits don't show a read-only mount, a user mapped away, or a full quota.
+    // Mode bits don't show a read-only mount, an unmapped user, or a full quota.
     let unwritable = |errno| {
         let error = from_errno(errno);
         Error::new(error.kind(), format!("the directory can't be written: {}", error.message()))
     };
-    // Others may write into the directory. The probe leaves a file that they planted under the name
-    // alone, and a FIFO can't delay the start.
+    // Other users may plant a file or a FIFO under the probe's name. The probe doesn't change such a
+    // file, and a FIFO can't delay the start.
     let flags = OFlags::WRONLY
         | OFlags::CREATE
         | OFlags::EXCL
@@ -105,7 +105,7 @@ impl Inner {
         let stat = rustix::fs::fstat(&node).map_err(from_errno)?;
         let status = self.status_of(path.as_str().to_owned(), &stat);
         if status.is_directory() {
-            return fail(ErrorKind::IsADirectory, "a directory");
+            return fail(ErrorKind::IsADirectory, "it is a directory");
         }
         if range.start >= range.end.min(status.length) {
             return Ok(Vec::new());
@@ -135,8 +135,8 @@ impl Inner {
         };
         let Made { directory, changed } =
             directories::make(&self.root, &parent, directories::DEFAULT_PERMISSION)?;
-        // The directories are synced now, not when the file is closed: another file in them may be closed
-        // first. And an open file needs no descriptor of its directory.
+        // Sync the directories now, not when the file is closed: another file in them may be closed first.
+        // Besides, an open file needs no descriptor of its directory then.
         changed.iter().try_for_each(sync_directory)?;
         let name = name_of(path)?;
         for _ in 0..CREATE_ATTEMPTS {
@@ -144,7 +144,7 @@ impl Inner {
             match rustix::fs::openat(&directory, &*name, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => {
                     let file = File::from(file);
-                    // A writer that opened it in between keeps it.
+                    // If another writer has opened the new file first, that writer keeps it.
                     writer::lock(&file)?;
                     rustix::fs::fchmod(&file, mode).map_err(from_errno)?;
                     sync_directory(&directory)?;
@@ -164,12 +164,12 @@ impl Inner {
                 Err(error) if error.kind() == ErrorKind::IsADirectory => {
                     return fail(ErrorKind::AlreadyExists, "there is a directory of that name");
                 }
-                // Another process removed it in between, or it is a link to nothing.
+                // Another process removed the file in between, or the name is a link to nothing.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
-        fail(ErrorKind::AlreadyExists, "the name is a link to nothing")
+        fail(ErrorKind::AlreadyExists, "the name is a link to nothing, or another program keeps changing it")
     }
 
     pub(super) fn append(&self, path: &StorePath) -> Result<Writer> {
@@ -186,7 +186,7 @@ impl Inner {
         rustix::fs::ftruncate(&file, length).and_then(|()| rustix::fs::fdatasync(&file)).map_err(from_errno)
     }
 
-    /// The file for writing, locked for this writer, and its length.
+    /// Opens the file for writing, and locks it for this writer. Also returns its length.
     fn locked(&self, path: &StorePath) -> Result<(File, u64)> {
         let (file, _) = self.root.file(path, OFlags::WRONLY)?;
         writer::lock(&file)?;
@@ -201,7 +201,7 @@ impl Inner {
         let from_name = name_of(from)?;
         rustix::fs::statat(&from_parent, &*from_name, AtFlags::SYMLINK_NOFOLLOW).map_err(from_errno)?;
         if from == to || to.is_root() {
-            return fail(ErrorKind::AlreadyExists, "the new name is the old one, or the root's");
+            return fail(ErrorKind::AlreadyExists, "the new name is the old one or the root");
         }
         if from.contains(to) {
             return fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself");
@@ -217,7 +217,7 @@ impl Inner {
         }
         match renamed {
             Ok(()) => {
-                // The new name first: a crash in between leaves two names, not none.
+                // Sync the new name first: a crash in between leaves two names, not none.
                 sync_directory(&to_parent)?;
                 match identity(&from_parent)? == identity(&to_parent)? {
                     true => Ok(()),
@@ -229,7 +229,7 @@ impl Inner {
                 fail(ErrorKind::NotEmpty, "the target directory isn't empty")
             }
             Err(Errno::XDEV) => {
-                fail(ErrorKind::Unsupported, "the names lie on different disks of this store")
+                fail(ErrorKind::Unsupported, "the old and the new name are on different file systems")
             }
             Err(Errno::INVAL) => fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself"),
             Err(errno) => Err(from_errno(errno)),
@@ -249,7 +249,7 @@ impl Inner {
         let mode = checked_permission(permission, directories::DEFAULT_PERMISSION, true)?;
         match directories::make(&self.root, path, mode.as_raw_mode()) {
             Ok(made) => made.changed.iter().try_for_each(sync_directory),
-            // The kernel gives the same number for a file at the path and for one above it.
+            // The kernel returns the same error for a file at the path and for one above it.
             Err(error) if error.kind() == ErrorKind::NotADirectory && self.root.node(path).is_ok() => {
                 fail(ErrorKind::AlreadyExists, "there is a file of that name")
             }
@@ -269,15 +269,16 @@ impl Inner {
     }
 }
 
-/// Gives a free name on file systems that have no rename without replacing, such as NFS and GlusterFS. A file has
-/// both names for a moment. A directory may replace an empty one that another host makes at the same time.
+/// Renames to a free name on file systems whose rename can't refuse a taken name, such as NFS and GlusterFS:
+/// links the new name, then removes the old one. So a file has both names for a moment. For a directory, the
+/// check and the rename are two steps: it may replace an empty one that another host makes in between.
 fn rename_by_link(
     from_parent: &OwnedFd,
     from_name: &[u8],
     to_parent: &OwnedFd,
     to_name: &[u8],
 ) -> rustix::io::Result<()> {
-    /// One at a time, since of two renames of one name both could link it.
+    /// Renames take turns, because two renames of the same old name could both link the file.
     static RENAMING: Mutex<()> = Mutex::new(());
     let _turn = RENAMING.lock().unwrap_or_else(PoisonError::into_inner);
     let source = rustix::fs::statat(from_parent, from_name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -295,9 +296,9 @@ fn rename_by_link(
     }
 }
 
-/// After the old name's removal seems to have failed: takes the new name back if the old one still has the
-/// file. If the old name is gone, the file may have the new one alone. NFS reports even a removal that
-/// succeeded as ENOENT if it had to send the request again.
+/// Decides on a rename if the removal of the old name seems to have failed. If the old name still has the
+/// file, removes the new name. If the old name is gone, the rename has succeeded: NFS reports ENOENT for
+/// a removal that it sent twice.
 fn unless_renamed(
     (from_parent, from_name): (&OwnedFd, &[u8]),
     (to_parent, to_name): (&OwnedFd, &[u8]),
@@ -318,7 +319,7 @@ fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()
     let name = &*name_of(path)?;
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) => return Ok(()),
-        // A directory: POSIX's number for it, and Linux's.
+        // It is a directory: POSIX's error for this, and Linux's.
         Err(Errno::PERM | Errno::ISDIR) => {}
         Err(errno) => return Err(from_errno(errno)),
     }
@@ -326,7 +327,7 @@ fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()
         Ok(()) => Ok(()),
         Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => directories::remove_tree(parent.as_fd(), name),
         Err(Errno::NOTEMPTY | Errno::EXIST) => fail(ErrorKind::NotEmpty, "the directory has entries"),
-        // Not a directory after all: the kernel refuses to remove the file itself (immutable).
+        // It isn't a directory after all: the kernel refuses to remove the file because it is immutable.
         Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),
         Err(errno) => Err(from_errno(errno)),
     }

@@ -15,16 +15,16 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// Longest read that is tried without a hand-off, in bytes: most reads of small files and records.
-/// Longer ones would save little (256 KiB from the cache take 22 µs at once, and 45 µs through the
-/// pool, on 4 virtual cores). Many of them at once would delay all other tasks of their threads.
+/// Longest read that is tried without a switch to the pool, in bytes: most reads of small files and
+/// records are no longer. A longer one would save little (256 KiB from the cache take 22 µs at once, and
+/// 45 µs through the pool, on 4 virtual cores), and many at once would delay other tasks of their threads.
 const INLINE_BYTES: usize = 16 << 10;
 
-/// Bytes of one read for a checksum: stream speed, and the memory that a checksum of a file of any
-/// length takes.
+/// Bytes of one read for a checksum: enough for the full speed of the disk. A checksum of a file of any
+/// length needs only this much memory.
 const CHECKSUM_READ_BYTES: usize = 1 << 20;
-/// Has the kernel drop the pages that it reads for this call alone (`RWF_DONTCACHE` of preadv2(2),
-/// Linux 6.14): a checksum reads each byte once, and others need the cache.
+/// Makes the kernel drop the pages that it reads for this call (`RWF_DONTCACHE` of preadv2(2),
+/// Linux 6.14). A checksum reads each byte once, and other readers need the cache.
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// An open file.
@@ -42,7 +42,7 @@ impl Reader {
     /// The CRC-32C of the content. Blocks for as long as reading all of it takes.
     ///
     /// # Errors
-    /// The system's; and if the caller has left.
+    /// The system's error; Unavailable if the caller has left.
     pub fn checksum(&self) -> Result<Checksum> {
         let (mut crc, mut offset) = (Crc32c::new(), 0);
         let (mut bytes, mut flags) = (vec![0; CHECKSUM_READ_BYTES], DONT_CACHE);
@@ -52,7 +52,7 @@ impl Reader {
                 Ok(0) => return Ok(crc.finish()),
                 Ok(read) => read,
                 Err(Errno::INTR) => continue,
-                // An older kernel, or a file system that can't.
+                // The kernel is older, or the file system doesn't support the flag.
                 Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => {
                     flags = ReadWriteFlags::empty();
                     continue;
@@ -82,8 +82,8 @@ impl FileReader for Reader {
                 Cached::Begin(bytes) => read = bytes,
             }
         }
-        // Memory of this thread: each of the pool's hundreds would keep what it allocated after others have
-        // freed it.
+        // Allocate on this thread. If the pool's hundreds of threads allocated, the allocator would keep
+        // memory for each of them, even after other threads have freed it.
         let there = usize::try_from(self.length_at_open.saturating_sub(offset)).unwrap_or(length).min(length);
         if read.is_empty() && there == buffers::BUFFER_BYTES {
             read = buffers::take();
@@ -101,8 +101,8 @@ impl FileReader for Reader {
         self.length_at_open
     }
 
-    /// Its inode and birth time: inode numbers are reused, and the same file system may have other
-    /// device numbers on the host of another gateway.
+    /// The inode and the birth time. Inode numbers are reused, so the inode alone isn't enough. The device
+    /// number may differ on the host of another gateway, so it isn't included.
     fn identity(&self) -> Option<Bytes> {
         let metadata = self.file.metadata().ok()?;
         let born = metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -118,7 +118,7 @@ enum Cached {
     Begin(Vec<u8>),
 }
 
-/// Reads bytes that need no wait for the disk.
+/// Reads the bytes that the page cache has, without a wait for the disk.
 fn read_cached(file: &File, offset: u64, length: usize) -> Cached {
     let mut bytes = vec![0; length];
     let mut filled = 0;
@@ -128,8 +128,8 @@ fn read_cached(file: &File, offset: u64, length: usize) -> Cached {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
-            // EAGAIN: not in the cache. EOPNOTSUPP: not with this file system. Any other error
-            // recurs on the pool, and is reported there.
+            // EAGAIN: the bytes aren't in the cache. EOPNOTSUPP: the file system doesn't support the flag.
+            // Any other error recurs on the pool, and is reported there.
             Err(_) => {
                 bytes.truncate(filled);
                 return Cached::Begin(bytes);
@@ -140,16 +140,16 @@ fn read_cached(file: &File, offset: u64, length: usize) -> Cached {
     Cached::All(bytes)
 }
 
-/// Reads the range after the bytes that `read` has already.
+/// Reads the part of the range that `read` doesn't have yet.
 fn read_on(file: &File, offset: u64, length: usize, mut read: Vec<u8>) -> Result<Vec<u8>> {
-    // A client may ask for 4 MiB of a file of five bytes.
+    // A client may request 4 MiB of a file of five bytes, so this allocates no more than the file has.
     let size = rustix::fs::fstat(file).map_err(from_errno)?.st_size.cast_unsigned();
     let there = usize::try_from(size.saturating_sub(offset)).unwrap_or(length).min(length);
     read.reserve_exact(there.saturating_sub(read.len()));
     while read.len() < there {
         let next = offset + read.len() as u64;
         match rustix::io::pread(file, spare_capacity(&mut read), next) {
-            // The file was cut meanwhile.
+            // Another process has truncated the file.
             Ok(0) => break,
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(from_errno(errno)),

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// Tries of a resolution that a concurrent rename disturbed (`EAGAIN`); openat2(2) leaves retries
-/// to its caller.
+/// Attempts to resolve a path if concurrent renames disturb the resolution (`EAGAIN`). openat2(2) leaves
+/// retries to its caller.
 const RESOLVE_ATTEMPTS: u32 = 64;
 
 /// The root directory of a store.
@@ -41,13 +41,13 @@ impl Root {
         }
     }
 
-    /// The node at `path`, links followed. Good for stat and as the base of other calls, not for
-    /// reading or writing.
+    /// The node at `path`, with links followed. The descriptor is usable for stat and as the base of other
+    /// calls, not for reading or writing.
     pub(super) fn node(&self, path: &StorePath) -> Result<OwnedFd> {
         self.at(path, OFlags::PATH).map_err(from_resolution)
     }
 
-    /// The directory at `path`, good as the base of other calls.
+    /// The directory at `path`, usable as the base of other calls.
     pub(super) fn directory(&self, path: &StorePath) -> Result<OwnedFd> {
         self.at(path, OFlags::PATH | OFlags::DIRECTORY).map_err(from_resolution)
     }
@@ -62,15 +62,15 @@ impl Root {
         path.parent().map(|parent| self.directory(&parent)).transpose()
     }
 
-    /// The file at `path`, opened for reading or writing. Opens regular files only: opening a FIFO
-    /// may wait for ever, and opening a device may act.
+    /// Opens the file at `path` for reading or writing. Opens only regular files, because opening a FIFO
+    /// may block forever, and opening a device may have effects.
     pub(super) fn file(&self, path: &StorePath, access: OFlags) -> Result<(File, Stat)> {
         let node = self.node(path)?;
         let stat = rustix::fs::fstat(&node).map_err(from_errno)?;
         match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
             rustix::fs::FileType::RegularFile => {}
-            rustix::fs::FileType::Directory => return fail(ErrorKind::IsADirectory, "a directory"),
-            _ => return fail(ErrorKind::InvalidArgument, "a FIFO, device or socket; it isn't opened"),
+            rustix::fs::FileType::Directory => return fail(ErrorKind::IsADirectory, "it is a directory"),
+            _ => return fail(ErrorKind::InvalidArgument, "it is a FIFO, device or socket; it isn't opened"),
         }
         let file = reopen(&node, access)?;
         Ok((file.into(), stat))
@@ -105,13 +105,12 @@ pub(super) fn name_of(path: &StorePath) -> Result<Cow<'_, [u8]>> {
     encoding::decode(path.name()).ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidArgument,
-            "the name has characters that stand for bytes (U+10FE80 to U+10FEFF), but encodes no name",
+            "the name has characters that encode bytes (U+10FE80 to U+10FEFF), in an invalid order",
         )
     })
 }
 
-/// The kernel's path for an open descriptor: it leads to the same node even if the node's name has
-/// changed since.
+/// The kernel's path for an open descriptor. It leads to the same node even if the node has been renamed.
 pub(super) fn descriptor_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
@@ -128,7 +127,7 @@ pub(super) fn sync_directory(directory: &OwnedFd) -> Result<()> {
     super::durability::note(&descriptor_path(directory));
     match reopen(directory, OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(readable) => rustix::fs::fsync(readable).map_err(from_errno),
-        // The directory is writable but not readable, so it can't be synced alone.
+        // The directory is writable but not readable, so it can't be synced alone: sync everything.
         Err(_) => {
             rustix::fs::sync();
             Ok(())
@@ -142,7 +141,7 @@ pub(super) fn identity(directory: &OwnedFd) -> Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// An error of the system outside path resolution.
+/// Converts an error of a system call other than path resolution.
 pub(super) fn from_errno(errno: Errno) -> Error {
     if errno == Errno::STALE {
         let why = "stale file handle: another host removed or replaced the file, or its server restarted; \
@@ -155,7 +154,7 @@ pub(super) fn from_errno(errno: Errno) -> Error {
     Error::new(ErrorKind::from_errno(errno.raw_os_error()), message)
 }
 
-/// An error of path resolution, where some numbers signal confinement.
+/// Converts an error of path resolution, where some numbers mean that the path leads out of the store.
 fn from_resolution(errno: Errno) -> Error {
     match errno {
         Errno::XDEV => Error::new(ErrorKind::PermissionDenied, "a link in the path leads out of the store"),

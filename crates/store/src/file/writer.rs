@@ -24,9 +24,8 @@ pub(super) fn lock(file: &File) -> Result<()> {
     }
 }
 
-/// After this many bytes the writer begins a sync beside the following appends, so that little is
-/// left for the close. Without it, a file of 1 GiB received at 1 Gbit/s made its client wait 0.6 s
-/// there.
+/// After this many bytes, the writer starts a sync in parallel with the next appends, so that little is
+/// left for the close. Without it, the close of a file of 1 GiB that arrived at 1 Gbit/s took 0.6 s.
 const SYNC_EVERY_BYTES: u64 = 64 << 20;
 
 /// The only writer of a file. Appended bytes are in the page cache, so every reader sees them;
@@ -34,10 +33,10 @@ const SYNC_EVERY_BYTES: u64 = 64 << 20;
 pub(super) struct Writer {
     target: Arc<Target>,
     path: StorePath,
-    /// The previous call, if its future was dropped. The next one waits for it, so that bytes never
-    /// change places.
+    /// The previous call, if its future was dropped. The next call waits for it, so that bytes stay in
+    /// order.
     in_flight: Option<JoinHandle<Result<()>>>,
-    /// A sync beside appends, and the position at which the next one is due.
+    /// A sync in parallel with appends, and the position at which the next one is due.
     syncing: Option<JoinHandle<()>>,
     sync_at: u64,
     closed: bool,
@@ -46,7 +45,7 @@ pub(super) struct Writer {
 struct Target {
     file: File,
     position: AtomicU64,
-    /// The error of a sync beside appends: the kernel reports it once.
+    /// The error of such a sync. It is kept because the kernel reports it only once.
     sync_failure: OnceLock<Errno>,
 }
 
@@ -77,18 +76,18 @@ impl Writer {
         if position >= self.sync_at && idle {
             let target = self.target.clone();
             // A failure is kept for the next sync or close. On a disk that hangs, the sync keeps the
-            // append's turn, so that one user's files don't take all threads.
+            // append's turn, so that one user's files can't occupy all threads.
             self.syncing = Some(work::beside(move || drop(target.sync())));
             self.sync_at = position + SYNC_EVERY_BYTES;
         }
     }
 
-    /// Syncs after a sync that is under way, since the kernel may report a failure to that one
+    /// Waits for a running parallel sync, and then syncs: the kernel may report a failure to the former
     /// instead.
     async fn sync_as(&mut self, operation: &'static str) -> Result<()> {
         self.settle().await?;
         if let Some(syncing) = &mut self.syncing {
-            // It doesn't panic, and ends early only with the process.
+            // The task doesn't panic, and ends early only if the process ends.
             let _ = syncing.await;
             self.syncing = None;
         }
@@ -99,7 +98,7 @@ impl Writer {
         let Some(in_flight) = &mut self.in_flight else { return Ok(()) };
         let outcome = in_flight.await;
         self.in_flight = None;
-        outcome.unwrap_or_else(|_| fail(ErrorKind::Unavailable, "cut off: the process is ending"))
+        outcome.unwrap_or_else(|_| fail(ErrorKind::Unavailable, "interrupted: the process is ending"))
     }
 }
 
@@ -140,8 +139,8 @@ impl FileWriter for Writer {
 }
 
 impl Drop for Target {
-    /// Releases the lock before closing. A child process that is just being started has a copy of
-    /// the descriptor, and with it the lock, until it executes its program.
+    /// Releases the lock before closing the file. Otherwise a child process that is just being started,
+    /// which has a copy of the descriptor, would keep the lock until it executes its program.
     fn drop(&mut self) {
         self.unlock();
     }
@@ -149,7 +148,7 @@ impl Drop for Target {
 
 impl Target {
     fn unlock(&self) {
-        // Closing the descriptor releases the lock at the latest.
+        // If this fails, closing the descriptor releases the lock.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 
@@ -163,8 +162,8 @@ impl Target {
                 Ok(())
             }
             Err(error) => {
-                // A full disk accepts only a part. Cutting it off keeps position and file in
-                // agreement.
+                // A full disk accepts only a part of the bytes. Cut this off, so that the file ends at
+                // `position`.
                 if rustix::fs::ftruncate(&self.file, position).is_err()
                     && let Ok(stat) = rustix::fs::fstat(&self.file)
                 {

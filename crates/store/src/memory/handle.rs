@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex};
 
-/// Reads flushed bytes, also after the file was removed.
+/// Reads flushed bytes, even after the file was removed.
 pub(super) struct MemoryReader {
     identity: Bytes,
     content: Content,

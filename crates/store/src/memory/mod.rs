@@ -1,5 +1,5 @@
-//! A store in memory, for tests. It has every capability and interprets each promise strictly, so programs
-//! that work here rely on nothing more.
+//! A store in memory, for tests. It has every capability, and interprets each promise strictly. So programs
+//! that work with it rely on nothing beyond the promises.
 //!
 //! It is strict where others may be lenient: bytes are visible only once flushed, a writer whose
 //! file was removed gets `NotFound`, and every operation checks permission bits.

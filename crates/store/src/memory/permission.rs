@@ -2,13 +2,13 @@
 
 use crate::{ErrorKind, Principal, Result, fail};
 
-/// May list a directory, read a file.
+/// The right to list a directory, or to read a file.
 pub(super) const READ: u32 = 0o4;
-/// May change a directory's entries, write a file.
+/// The right to change a directory's entries, or to write a file.
 pub(super) const WRITE: u32 = 0o2;
-/// May go through a directory.
+/// The right to traverse a directory.
 pub(super) const TRAVERSE: u32 = 0o1;
-/// Only an entry's owner may remove or rename it.
+/// In a directory with this bit, only an entry's owner can remove or rename the entry.
 pub(super) const STICKY: u32 = 0o1000;
 /// All permission bits.
 pub(super) const ALL_BITS: u32 = 0o7777;
@@ -41,7 +41,7 @@ impl Access {
 pub(super) fn checked(given: Option<u32>, default: u32) -> Result<u32> {
     match given {
         Some(bits) if bits & !ALL_BITS != 0 => {
-            fail(ErrorKind::InvalidArgument, "permission bits are 0o7777 at most")
+            fail(ErrorKind::InvalidArgument, "invalid mode: the maximum is 7777")
         }
         _ => Ok(given.unwrap_or(default)),
     }

@@ -1,4 +1,4 @@
-//! The name space of the store in memory: plain data, no locks, no tasks.
+//! The namespace of the store in memory: plain data, no locks, no tasks.
 
 use super::permission::{Access, READ, STICKY, TRAVERSE, WRITE, checked};
 use crate::{
@@ -16,7 +16,7 @@ const DEFAULT_DIRECTORY_PERMISSION: u32 = 0o755;
 const DEFAULT_BLOCK_BYTES: u64 = 64 << 20;
 const ROOT: NodeId = NodeId(0);
 
-/// A file's flushed bytes; readers keep them after the name is gone.
+/// A file's flushed bytes. Readers keep them after the file is removed.
 pub(super) type Content = Arc<Mutex<Vec<u8>>>;
 
 /// A node's number, which is never reused.
@@ -91,7 +91,7 @@ impl Tree {
         let content = self.file(id)?.content.clone();
         self.require(who, id, READ)?;
         self.node_mut(id).accessed_ms = now_ms();
-        // Numbers restart with each process.
+        // Node numbers begin anew in each process, so the identity includes the time of the store's creation.
         let identity = [self.made_ms.to_le_bytes(), id.0.to_le_bytes()].concat();
         Ok((identity.into(), content))
     }
@@ -189,7 +189,7 @@ impl Tree {
             self.require_removal(who, parent, from).map_err(named)?;
             moved.push(from);
         }
-        // In place of the old bytes, which open readers may still have.
+        // A new value replaces the old bytes, which open readers may still use.
         self.file_mut(id)?.content = Arc::new(Mutex::new(joined));
         self.node_mut(id).modified_ms = now_ms();
         for source in sources {
@@ -211,7 +211,7 @@ impl Tree {
             return fail(ErrorKind::InvalidArgument, "an empty file can't be joined");
         }
         let Some(parent) = source.parent().filter(|parent| target.parent().as_ref() == Some(parent)) else {
-            return fail(ErrorKind::InvalidArgument, "files are joined within a directory only");
+            return fail(ErrorKind::InvalidArgument, "only files of one directory can be joined");
         };
         Ok((self.resolve(who, &parent)?, id))
     }
@@ -259,7 +259,7 @@ impl Tree {
             }
             self.require_removal(who, to_parent, existing)?;
             if to.contains(from) {
-                return fail(ErrorKind::NotEmpty, "the target directory holds the source");
+                return fail(ErrorKind::NotEmpty, "the target directory contains the source");
             }
             match (&self.node(id).kind, &self.node(existing).kind) {
                 (Kind::File(_), Kind::File(_)) => {}
@@ -324,7 +324,7 @@ impl Tree {
         if !superuser && (set.owner.is_some() || !owner || !joins) {
             return fail(
                 ErrorKind::PermissionDenied,
-                "only the owner sets attributes, only the superuser owners",
+                "only the owner can set attributes, and only the superuser can set owners",
             );
         }
         let permission = checked(set.permission, self.node(id).access.permission)?;
@@ -498,14 +498,14 @@ impl Tree {
     fn file(&self, id: NodeId) -> Result<&File> {
         match &self.node(id).kind {
             Kind::File(file) => Ok(file),
-            Kind::Directory(_) => fail(ErrorKind::IsADirectory, "a directory"),
+            Kind::Directory(_) => fail(ErrorKind::IsADirectory, "it is a directory"),
         }
     }
 
     fn file_mut(&mut self, id: NodeId) -> Result<&mut File> {
         match &mut self.node_mut(id).kind {
             Kind::File(file) => Ok(file),
-            Kind::Directory(_) => fail(ErrorKind::IsADirectory, "a directory"),
+            Kind::Directory(_) => fail(ErrorKind::IsADirectory, "it is a directory"),
         }
     }
 

@@ -18,22 +18,22 @@ pub enum CkptAction {
     Map(Map),
     /// Compare all logs of a logical file with their checksums
     Check(Operands),
-    /// End crashed writers of a logical file, so that their synced bytes are readable
+    /// End the logs of crashed writers of a logical file, so that their synced bytes are readable
     Recover(Operands),
-    /// Turn a logical file into a plain one of the same store, without moving bytes where that is possible
+    /// Turn a logical file into a plain file of the same store, without copying bytes where possible
     Flatten(Flatten),
-    /// Make a logical file of a container of PLFS 2.5
+    /// Convert a container of PLFS 2.5 into a logical file
     Import(Convert),
-    /// Make a container of PLFS 2.5 of a logical file
+    /// Convert a logical file into a container of PLFS 2.5
     Export(Convert),
 }
 
 #[derive(Debug, Args)]
 pub struct Convert {
-    /// The container to read; it stays as it is.
+    /// The container to convert; it isn't changed.
     #[arg(value_name = "URI", value_parser = operand())]
     pub uri: String,
-    /// The new container's URI, of any store, or just a path in the same one.
+    /// The new container's URI, in any store, or just a path in the same store.
     #[arg(value_name = "TARGET")]
     pub target: String,
 }

@@ -4,7 +4,7 @@ use clap::builder::{OsStr, Resettable};
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Arg, Command};
 
-/// The command line without the empty variables.
+/// The command without the variables whose values are empty.
 pub fn without_empty(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let is_empty = arg.get_env().is_some_and(|name| std::env::var_os(name).is_some_and(|v| v.is_empty()));
@@ -13,7 +13,7 @@ pub fn without_empty(command: Command) -> Command {
     command.mut_subcommands(without_empty)
 }
 
-/// Names the variable that caused the error. An error of the command line stays as it is.
+/// Makes the error name the environment variable that caused it. Leaves other errors unchanged.
 pub fn naming_the_variable(error: Error, command: &mut Command) -> Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

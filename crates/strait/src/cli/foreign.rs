@@ -24,11 +24,11 @@ pub struct Foreign {
     /// Load this plugin for URIs plugin:NAME://…; repeatable.
     #[arg(long = "plugin", global = true, value_name = "NAME=LIBRARY")]
     pub plugins: Vec<String>,
-    /// A setting for a plugin or libhdfs:, as its page names it; repeatable.
+    /// A setting of a plugin or of libhdfs:, with a key that its documentation names; repeatable.
     #[arg(long = "plugin-option", global = true, value_name = "NAME.KEY=VALUE")]
     pub plugin_options: Vec<String>,
-    /// Run this plugin, or `libhdfs`, in this process: faster, but its crash ends the process. Otherwise
-    /// it has a process of its own; repeatable.
+    /// Run this plugin, or `libhdfs`, in this process: faster, but its crash ends the process. Without this
+    /// flag, it runs in a separate process; repeatable.
     #[arg(long = "plugin-inside", global = true, value_name = "NAME")]
     pub inside: Vec<String>,
 }
@@ -37,10 +37,10 @@ impl Foreign {
     /// The libraries that the flags name.
     ///
     /// # Errors
-    /// A wrong flag.
+    /// A flag of a plugin has the wrong form, or a plugin has no library.
     pub fn libraries(&self) -> Result<ForeignOptions, Failure> {
         let program = std::env::current_exe()
-            .map_err(|error| Failure::other(format!("this program's own file isn't known: {error}")))?;
+            .map_err(|error| Failure::other(format!("can't find this program's own file: {error}")))?;
         let helper = Launch { program, arguments: vec!["plugin-helper".into()] };
         let mut options = ForeignOptions { helper: Some(helper), ..ForeignOptions::default() };
         for flag in &self.plugins {
@@ -49,7 +49,7 @@ impl Foreign {
             else {
                 return Err(Failure::usage(format!("--plugin {flag}: write NAME=LIBRARY")));
             };
-            // The loader would look elsewhere for a bare name.
+            // For a bare name, the loader would search its own directories.
             let path = std::path::absolute(path).map_err(|error| Failure::other(error.to_string()))?;
             options.libraries.entry(name.to_owned()).or_default().path = path;
         }
@@ -78,17 +78,17 @@ impl Foreign {
 
 #[derive(Debug, Args)]
 pub struct Stores {
-    /// Describe these stores, too, as they are now.
+    /// Instead of the kinds, list these stores and what each can do now.
     #[arg(value_name = "URI")]
     pub uris: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Write nothing: leave the permission to write and its throughput out.
+    /// Write nothing: skip the tests of write permission and write throughput.
     #[arg(long)]
     pub read_only: bool,
-    /// The store, with the directory in which a temporary file may be written.
+    /// The store to check. Its path names the directory for a temporary file.
     #[arg(value_name = "URI")]
     pub uri: String,
 }

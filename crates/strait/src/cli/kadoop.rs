@@ -1,4 +1,4 @@
-//! Flags of a Kadoop cluster's roles, and of the commands for its operators.
+//! Flags of a Kadoop cluster's servers, and of the commands for its operators.
 
 use super::{Observability, bytes, host_and_port, resolve};
 use clap::{Args, Subcommand};
@@ -7,26 +7,27 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct Namenode {
-    /// Where its log and checkpoints lie; made if missing.
+    /// The directory for the namenode's log and checkpoints; created if missing.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Where to listen for clients.
+    /// The address to listen on for clients.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9091", value_parser = resolve)]
     pub listen: SocketAddr,
-    /// Where to listen for datanodes, which learn it at --listen [default: the same host, port 9092].
+    /// The address to listen on for datanodes. They ask for it at --listen [default: the same host, port
+    /// 9092].
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub listen_datanodes: Option<SocketAddr>,
-    /// The cluster's key, which namenode and datanodes share; made if missing.
+    /// The file with the cluster's key, which namenode and datanodes share; created if missing.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// Write the clients' key into this file, if it isn't there.
+    /// Write the clients' key to this file, if the file doesn't exist.
     #[arg(long, value_name = "FILE")]
     pub key_for_clients: Option<PathBuf>,
-    /// Users that may log in by TLS without the clients' key, as `strait passwd` writes them. The
-    /// namenode rereads changes within 5 s.
+    /// The file of users that can log in over TLS without the clients' key, as `strait passwd` writes it.
+    /// The namenode rereads it within 5 s after a change.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub passwords: Option<PathBuf>,
-    /// The certificate for logins (PEM, with its chain); they share the clients' port.
+    /// The TLS certificate for logins (PEM, with its chain). Logins use the clients' port.
     #[arg(long, value_name = "FILE", requires = "tls_key", requires = "passwords")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
@@ -35,15 +36,15 @@ pub struct Namenode {
     /// The user with all rights [default: the user that runs this].
     #[arg(long, value_name = "NAME")]
     pub superuser: Option<String>,
-    /// Refuse new files with blocks of fewer bytes, such as 4m.
+    /// Refuse new files whose blocks would be smaller than this, such as 4m.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = bytes::<u32>)]
     pub min_block_size: u32,
-    /// Replicas on disk that make bytes durable: with fewer, syncing and closing a file fail. New files have
-    /// at least so many replicas. A file may demand more, up to its number of replicas.
+    /// Replicas that must be on disk before a sync or close of a file succeeds. New files get at least this
+    /// many replicas. A file can require more, up to its number of replicas.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub min_replicas: u16,
-    /// Write a record of each operation on a name, allowed or not, into this file, with the keys
-    /// of HDFS's audit log. After logrotate has renamed the file, the server makes a new one.
+    /// Write a line for each operation on a path, permitted or denied, to this file, with the keys of HDFS's
+    /// audit log. After logrotate renames the file, the server creates a new one.
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
     #[command(flatten)]
@@ -52,19 +53,19 @@ pub struct Namenode {
 
 #[derive(Debug, Args)]
 pub struct Datanode {
-    /// Where replicas lie, one directory per disk; made if missing.
+    /// The directories for replicas, one per disk; created if missing.
     #[arg(long, value_name = "DIR[,DIR...]", required = true, value_delimiter = ',')]
     pub data: Vec<PathBuf>,
     /// The namenode's address for clients.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub namenode: String,
-    /// Where to listen [default: this host's address on the way to the namenode, port 9093].
+    /// The address to listen on [default: this host's address on the way to the namenode, port 9093].
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub listen: Option<SocketAddr>,
-    /// The address at which others reach it, if that isn't --listen.
+    /// The address at which clients and other datanodes reach this datanode, if it isn't --listen.
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     pub advertise: Option<SocketAddr>,
-    /// The cluster's key: the namenode's file, copied.
+    /// The cluster's key: a copy of the namenode's file.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// This datanode's rack; replicas are spread over racks.
@@ -73,14 +74,14 @@ pub struct Datanode {
     /// This host's name in block locations [default: its host name].
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// The directory of a Unix socket where programs on this host ask for replicas' files;
-    /// made if missing [default: the first of --data].
+    /// The directory for a Unix socket, at which programs on this host ask for replicas' files; created if
+    /// missing [default: the first directory of --data].
     #[arg(long, value_name = "DIR", conflicts_with = "no_local_reads")]
     pub local_socket: Option<PathBuf>,
-    /// Users whose programs may do that [default: the user that runs this, and root].
+    /// Users whose programs may use that socket [default: the user that runs the datanode, and root].
     #[arg(long, value_name = "UID[,UID...]", value_delimiter = ',', requires = "local_socket")]
     pub local_users: Vec<u32>,
-    /// Lend no files: programs on this host read over TCP, as others do.
+    /// Open no such socket: programs on this host read over TCP, as programs on other hosts do.
     #[arg(long)]
     pub no_local_reads: bool,
     #[command(flatten)]
@@ -121,13 +122,13 @@ pub struct Decommission {
 pub struct Rebalance {
     /// The cluster: kadoop://HOST:PORT/.
     pub uri: String,
-    /// How far from the mean a datanode may be, in percent of its capacity.
+    /// How far a datanode may be from the mean use, in percent of its capacity.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub threshold: u32,
     /// Return at once; `datanodes` shows the progress.
     #[arg(long)]
     pub no_wait: bool,
-    /// End a rebalance that is under way.
+    /// Stop the rebalance that is in progress.
     #[arg(long, conflicts_with_all = ["threshold", "no_wait"])]
     pub stop: bool,
 }

@@ -1,4 +1,4 @@
-//! Flags of `mount`, and the same as mount(8) gives them.
+//! Flags of `mount`, and their translation from the options of mount(8).
 
 use super::operand;
 use clap::Args;
@@ -7,45 +7,45 @@ use std::path::PathBuf;
 
 /// Longest lifetime of names and attributes: an hour.
 const MAX_LIFETIME_SECONDS: u64 = 3_600;
-/// Longest time that operations wait: a day.
+/// Longest time for --soft: a day.
 const MAX_SOFT_SECONDS: u64 = 86_400;
 
 #[derive(Debug, Args)]
 pub struct Mount {
-    /// Store files whose names match as PLFS containers: any number of programs and hosts write them at any
-    /// place. A pattern with a slash is compared with the path below DIR. Repeatable.
+    /// Store files whose names match PATTERN as PLFS containers: any number of programs and hosts can write
+    /// them, at any offset. A pattern with a slash is compared with the path below DIR. Repeatable.
     #[arg(long, value_name = "PATTERN")]
     pub plfs: Vec<String>,
-    /// Let every user of this host use the mount, as themselves; only with a credential that may act
-    /// for others.
+    /// Let every user of this host use the mount, each with their own rights. Needs a credential that may act
+    /// for other users.
     #[arg(long)]
     pub allow_other: bool,
-    /// Refuse changes.
+    /// Mount the store read-only.
     #[arg(long)]
     pub read_only: bool,
-    /// Fail operations that the store doesn't answer for this long.
+    /// Fail an operation if the store doesn't answer it for this long.
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=MAX_SOFT_SECONDS))]
     pub soft: u64,
-    /// Wait without limit for a store that is away. Programs that use it can't be killed meanwhile.
+    /// Wait without limit for an unreachable store. Programs that wait for it can't be killed.
     #[arg(long, conflicts_with = "soft")]
     pub hard: bool,
-    /// Let the kernel cache names and attributes for this long. It shows changes by others this much later.
+    /// Let the kernel cache names and attributes for this long. Other hosts' changes show this much later.
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(0..=MAX_LIFETIME_SECONDS))]
     pub attr_cache: u64,
-    /// Go on with the mount on DIR, in place of the process of this user that serves it, which ends.
-    /// Programs that use the mount only wait meanwhile.
+    /// Take over the mount on DIR from the process of the same user that serves it. That process then ends.
+    /// Programs that use the mount wait, and see no error.
     #[arg(long)]
     pub take_over: bool,
-    /// Survive the kill of the process that serves the mount: a second process keeps the mount, and starts
-    /// another that goes on. Open files stay open. Needs Linux 6.9.
+    /// Keep the mount if the process that serves it is killed: a second process holds the mount, and starts a
+    /// new serving process. Open files stay open. Needs Linux 6.9 or newer.
     #[arg(long)]
     pub keep: bool,
-    /// Return once the store is mounted, and serve in the background, with --keep.
+    /// Return once the store is mounted, and serve in the background, as with --keep.
     #[arg(long)]
     pub daemon: bool,
-    /// Append the log of --daemon to this file [default: nowhere].
+    /// Append the log of --daemon to this file [default: no log].
     #[arg(long, value_name = "FILE", requires = "daemon")]
     pub log_file: Option<PathBuf>,
     /// This process is the one in the background.
@@ -89,7 +89,7 @@ const IGNORED: [&str; 24] = [
     "group",
     "owner",
 ];
-/// Flags that an option with a value stands for.
+/// Options of mount(8) with a value, and their flags.
 const VALUED: [(&str, &str); 13] = [
     ("plfs", "--plfs"),
     ("soft", "--soft"),
@@ -105,15 +105,15 @@ const VALUED: [(&str, &str); 13] = [
     ("client_key", "--client-key"),
     ("timeout", "--timeout"),
 ];
-/// And those without one.
+/// Options of mount(8) without a value, and their flags.
 const PLAIN: [(&str, &str); 4] =
     [("ro", "--read-only"), ("allow_other", "--allow-other"), ("hard", "--hard"), ("tls", "--tls")];
 
-/// The command line of `strait` for one of `mount.strait SOURCE DIRECTORY [-sfnv] [-o OPTIONS]`, as
-/// mount(8) calls it for the type `strait`; None if this is no such call.
+/// Translates a command line `mount.strait SOURCE DIRECTORY [-sfnv] [-o OPTIONS]`, as mount(8) calls it for
+/// the type `strait`, to one of `strait`. `None` if the program isn't called `mount.strait`.
 ///
 /// # Errors
-/// An option that means nothing here.
+/// An unknown option.
 pub fn by_mount(arguments: &[OsString]) -> Option<Result<Vec<OsString>, String>> {
     let program = std::path::Path::new(arguments.first()?).file_name()?;
     (program == "mount.strait").then(|| translated(arguments))
@@ -152,7 +152,7 @@ fn flag(option: &str) -> Result<Vec<OsString>, String> {
     match found {
         Some(flags) => Ok(flags),
         None if IGNORED.contains(&option) || option.starts_with("x-") => Ok(Vec::new()),
-        None => Err(format!("mount.strait: no option {option}; docs/mount.md lists them")),
+        None => Err(format!("mount.strait: unknown option {option}; docs/mount.md lists the options")),
     }
 }
 

@@ -9,21 +9,21 @@ pub struct Nfs {
     /// The directory of a store, such as kadoop://HOST:PORT/path; clients mount it as /.
     #[arg(long, value_name = "URI", value_parser = operand())]
     pub store: String,
-    /// Address of both programs, NFS and MOUNT, over TCP.
+    /// The TCP address for both programs, NFS and MOUNT.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2049", value_parser = resolve)]
     pub listen: SocketAddr,
-    /// Let the user with number N of a calling host act as NAME in the store [default: the name that this
-    /// host has for the number]. Repeatable.
+    /// Let user number N of a client's host act as NAME in the store [default: the name that this host has
+    /// for the number]. Repeatable.
     #[arg(long, value_name = "N=NAME", value_parser = mapping)]
     pub map_uid: Vec<(u32, String)>,
     /// Let root act as the store's user root; otherwise root acts as nobody.
     #[arg(long)]
     pub no_root_squash: bool,
-    /// Believe the user number in each call. Needed to listen beyond loopback, where nothing proves it:
-    /// every host that reaches the port may act as any user.
+    /// Trust the user number in each call. Needed to listen beyond loopback, where nothing proves the number:
+    /// every host that reaches the port can act as any user.
     #[arg(long)]
     pub trust_uids: bool,
-    /// Register at this host's rpcbind, so that clients find the port by themselves.
+    /// Register with this host's rpcbind, so that clients find the port by themselves.
     #[arg(long)]
     pub rpcbind: bool,
 }

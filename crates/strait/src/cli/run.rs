@@ -21,11 +21,11 @@ pub enum Launcher {
 pub enum Split {
     /// Into the store's blocks or chunks.
     Chunk,
-    /// Into pieces of so many bytes.
+    /// Into pieces of this many bytes.
     Size(u64),
 }
 
-/// Smallest piece: a command for less costs more than its work.
+/// Smallest piece: for a smaller one, starting the command costs more than its work.
 const MIN_PIECE_BYTES: u64 = 1 << 10;
 
 fn split(text: &str) -> Result<Split, String> {
@@ -56,56 +56,57 @@ pub struct Run {
     /// Where commands run.
     #[arg(long, value_enum, default_value_t = Launcher::Ssh)]
     pub launcher: Launcher,
-    /// Run commands on this host only, even if it holds no input; repeatable [default: the hosts
-    /// that the stores name].
+    /// Run commands only on HOST, even if it holds no input; repeatable [default: the hosts that the stores
+    /// name].
     #[arg(long = "host", value_name = "HOST")]
     pub hosts: Vec<String>,
     /// Cut files into their blocks or chunks, or into pieces of SIZE bytes (64M). Each piece is the input of
     /// one command, with whole records. Compressed files aren't cut.
     #[arg(long, value_name = "chunk|SIZE", value_parser = split)]
     pub split: Option<Split>,
-    /// What a cut keeps whole: lines, nul (records that end with a NUL), a number of bytes, or bytes.
+    /// The records that a cut keeps whole: lines, nul (records that end with a NUL), a number of bytes, or
+    /// bytes.
     #[arg(long, value_name = "RECORDS", requires = "split", default_value = "lines", value_parser = records)]
     pub records: Records,
     /// Copy this file into the working directory of each command; repeatable. A program is run as
     /// ./NAME.
     #[arg(long, value_name = "FILE")]
     pub ship: Vec<PathBuf>,
-    /// Lend the login to this host if a store names it; a * stands for any characters; repeatable.
-    /// Hosts of --host get it anyway.
+    /// Lend the login to HOST if a store names it; a * stands for any characters; repeatable. Hosts of --host
+    /// get the login anyway.
     #[arg(long, value_name = "HOST", env = "STRAIT_LEND_TO", value_delimiter = ',')]
     pub lend_to: Vec<String>,
-    /// Let `strait` in the commands use the login, too.
+    /// Let `strait` use the login when a command runs it, too.
     #[arg(long)]
     pub lend_to_commands: bool,
-    /// If a command runs for twice the median of the others, begin it a second time elsewhere (a tenth of all
-    /// at most). The first that succeeds counts.
+    /// If a command runs for twice the median of the others, start it again on another host (for a tenth of
+    /// all commands at most). The first of the two that succeeds counts.
     #[arg(long)]
     pub duplicate_stragglers: bool,
-    /// Commands at once on each host [default: its processors].
+    /// Number of commands at the same time on each host [default: its processors].
     #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Print a command's output when it ends. Otherwise outputs come in the order of the inputs.
+    /// Print each output when its command ends. Without this flag, outputs come in the order of the inputs.
     #[arg(long)]
     pub unordered: bool,
     /// Begin each line of output with its input's URI and a tab.
     #[arg(long)]
     pub tag: bool,
-    /// For programs: before each output, print a line of JSON that tells how the command ended, with the
-    /// output's length (output_bytes). Failed commands are told there alone.
+    /// For programs: before each output, print a line of JSON about how the command ended, with the output's
+    /// length (output_bytes). Only these lines report failed commands.
     #[arg(long, conflicts_with = "tag")]
     pub framed: bool,
-    /// Run a command that fails again, up to this many times in all.
+    /// Start a failed command again, up to this many attempts in all.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub retries: u32,
     /// End a command that runs longer than this, and count it as failed.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=super::MAX_TIMEOUT_SECONDS))]
     pub command_timeout: Option<u64>,
-    /// Add a line for each command that ended to this file, in GNU parallel's format.
+    /// Append a line to this file for each command that ended, in GNU parallel's format.
     #[arg(long, value_name = "FILE")]
     pub joblog: Option<PathBuf>,
-    /// Leave out the commands that succeeded according to the job log.
+    /// Skip the commands that succeeded according to the job log.
     #[arg(long, requires = "joblog")]
     pub resume: bool,
     /// Print where each command would run: host, bytes, URI.
@@ -120,21 +121,21 @@ pub struct Run {
     /// The srun command and its options.
     #[arg(long, value_name = "COMMAND", default_value = "srun")]
     pub srun: String,
-    /// Use the strait of this path on the hosts. Otherwise this one is copied to the hosts that lack
+    /// The path of strait on the other hosts. Without this flag, this program is copied to hosts that lack
     /// it, into the user's cache directory.
     #[arg(long, value_name = "PATH")]
     pub remote_strait: Option<String>,
     /// Files in a store, each the input of one command. A - stands for URIs on standard input.
     #[arg(required = true, value_name = "URI", value_parser = operand())]
     pub uris: Vec<String>,
-    /// The command. It reads its input on standard input or, if an argument contains {}, from a
-    /// copy of that path.
+    /// The command. It reads its input from standard input. If an argument contains {}, it stands for the
+    /// path of a copy of the input instead.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
 impl Global {
-    /// The flags for a helper. Secrets aren't among them, only files' names.
+    /// The flags for a helper. They contain no secrets, only names of files.
     pub fn for_helpers(&self) -> Vec<String> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let with_values = [

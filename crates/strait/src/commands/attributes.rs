@@ -22,12 +22,12 @@ pub async fn chmod(context: &Context, chmod: Chmod) -> Result<(), Failure> {
 pub async fn chown(context: &Context, chown: Chown) -> Result<(), Failure> {
     let (owner, group) = chown.owner.split_once(':').unwrap_or((&chown.owner, ""));
     if group.contains(':') {
-        return Err(Failure::usage(format!("chown {}: more than one colon; it is OWNER:GROUP", chown.owner)));
+        return Err(Failure::usage(format!("chown {}: more than one colon; give OWNER:GROUP", chown.owner)));
     }
     let given = |name: &str| (!name.is_empty()).then(|| name.to_owned());
     let set = SetAttributes { owner: given(owner), group: given(group), ..SetAttributes::default() };
     if set == SetAttributes::default() {
-        return Err(Failure::usage("chown: neither an owner nor a group is given"));
+        return Err(Failure::usage("chown: give an owner, a group or both: OWNER:GROUP"));
     }
     each(context, "chown", &chown.operands.uris, chown.recursive, |_| Some(set.clone())).await
 }
@@ -35,12 +35,12 @@ pub async fn chown(context: &Context, chown: Chown) -> Result<(), Failure> {
 /// Changes replication.
 pub async fn setrep(context: &Context, setrep: Setrep) -> Result<(), Failure> {
     let set = SetAttributes { replication: Some(setrep.replication), ..SetAttributes::default() };
-    // Directories have none. For a named directory the command walks its tree, as `hdfs dfs` does.
+    // Directories have no replication. For a named directory the command walks its tree, as `hdfs dfs` does.
     let change = |status: &FileStatus| (!status.is_directory()).then(|| set.clone());
     each(context, "setrep", &setrep.operands.uris, true, change).await
 }
 
-/// Sets the result of `change` on each operand, and beneath it if requested. It skips links
+/// Sets the attributes that `change` returns on each operand, and beneath it if requested. It skips links
 /// beneath, as chmod(1) and chown(1) do: their targets may lie elsewhere.
 async fn each(
     context: &Context,
@@ -55,7 +55,7 @@ async fn each(
         let top = async {
             let place = context.place(uri).await?;
             let status = place.stat().await?;
-            // The directory first: access to its entries may need the new rights.
+            // Change the directory first: access to its entries may need the new rights.
             set(&place, &status, &change, operation, &mut out).await?;
             Ok((place, status))
         };

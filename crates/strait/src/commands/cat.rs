@@ -21,7 +21,7 @@ pub async fn cat(context: &Context, operands: Operands) -> Result<(), Failure> {
 /// Writes a file to standard output.
 pub async fn print(place: &Place) -> Result<(), Failure> {
     if place.slash {
-        place.stat().await?; // then it is a directory, which opening tells
+        place.stat().await?; // fails unless it is a directory; opening that fails below
     }
     let reader = place.fs.open(&place.who, &place.path).await?;
     let path = place.path.as_str();
@@ -29,7 +29,7 @@ pub async fn print(place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Standard output without the line buffer of `std::io::stdout`.
+/// Standard output, without the line buffer of `std::io::stdout`.
 fn stdout() -> Result<File, Failure> {
     let descriptor = std::io::stdout().as_fd().try_clone_to_owned().map_err(Failure::output)?;
     Ok(descriptor.into())

@@ -9,13 +9,13 @@ use std::fmt::Write;
 use strait_plfs::{Container, Converted, Extent, Finalized, LogName, Reader, Way};
 use strait_store::{ErrorKind, StorePath};
 
-/// Bytes of the file whose map is in memory at once.
+/// Bytes of the file whose map is in memory at a time.
 const WINDOW: u64 = 256 << 20;
 
-/// Columns of a picture, and the height of a writer's row, in pixels.
+/// Width of a picture in columns, and height of a writer's row in pixels.
 const COLUMNS: u64 = 1_000;
 const ROW: usize = 14;
-/// Width of the rows' names, in pixels.
+/// Width of the rows' labels, in pixels.
 const MARGIN: usize = 90;
 
 /// Runs the requested action.
@@ -98,7 +98,7 @@ async fn writers(context: &Context, container: &Container, out: &mut Output) -> 
     out.table(&rows)
 }
 
-/// Prints each fault; fails with Corrupt if there is one.
+/// Prints each fault in the logs; fails with Corrupt if there is one.
 async fn check(context: &Context, container: &Container, out: &mut Output) -> Result<(), Failure> {
     let problems = container.check().await?;
     for problem in &problems {
@@ -156,7 +156,7 @@ async fn flatten(context: &Context, flags: &Flatten, out: &mut Output) -> Result
         false => context.place(&flags.target).await?,
     };
     if target.store != place.store {
-        let why = "another store; flatten within the store, and copy with get and put".to_owned();
+        let why = "this is another store; flatten within the store, then copy with get and put".to_owned();
         return Err(Failure::at(ErrorKind::InvalidArgument, "flatten to", &target.path, why));
     }
     let container = open(&place).await?;
@@ -166,7 +166,7 @@ async fn flatten(context: &Context, flags: &Flatten, out: &mut Output) -> Result
         return out.done("flatten", &target.path, [from, ("bytes", bytes.into()), ("moved", bytes.into())]);
     }
     if let Way::Rewrite { bytes, why } = container.way().await? {
-        // Before it begins: that may take long.
+        // Warn before the rewriting begins: it may take long.
         context.messages().warn(&format!("flatten {}: rewriting {bytes} bytes, since {why}", place.path));
     }
     let Finalized { bytes, moved } = container.finalize(&target.path).await?;
@@ -209,7 +209,7 @@ async fn draw(context: &Context, flags: &Map, out: &mut Output) -> Result<(), Fa
     }
 }
 
-/// Prints the ranges in their order; neighbours of one writer as one.
+/// Prints the ranges in order. Adjacent ranges of the same writer are printed as one.
 async fn list(context: &Context, path: &StorePath, reader: &Reader, out: &mut Output) -> Result<(), Failure> {
     let mut last: Option<Extent> = None;
     let mut windows = windows(reader);
@@ -248,14 +248,14 @@ fn line(context: &Context, path: &StorePath, extent: &Extent, out: &mut Output) 
     }
 }
 
-/// All ranges, window by window.
+/// All ranges in order, read in windows of [`WINDOW`] bytes.
 fn windows(reader: &Reader) -> BoxStream<'_, Result<Vec<Extent>, strait_store::Error>> {
     let length = reader.length();
     let starts = (0..length.div_ceil(WINDOW)).map(|window| window * WINDOW);
     stream::iter(starts).then(move |start| reader.written_by(start..(start + WINDOW).min(length))).boxed()
 }
 
-/// A row for each writer, in which the darker columns have more of its bytes.
+/// Draws a row for each writer. A column is the darker, the more of its bytes the writer wrote.
 async fn picture(path: &StorePath, reader: &Reader) -> Result<String, Failure> {
     let writers = reader.writers();
     let column = reader.length().div_ceil(COLUMNS).max(1);

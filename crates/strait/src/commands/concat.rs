@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use strait_store::{ErrorKind, StorePath};
 
-/// Joins the sources to the target, within one store.
+/// Appends the sources to the target, within one store.
 pub async fn concat(context: &Context, flags: Concat) -> Result<(), Failure> {
     let target = context.place(&flags.target).await?;
     let mut sources = Vec::with_capacity(flags.sources.len());
@@ -16,7 +16,7 @@ pub async fn concat(context: &Context, flags: Concat) -> Result<(), Failure> {
         };
         if source.store != target.store {
             return Err(Failure::usage(format!(
-                "concat: {} and {} are two stores; copy with get and put",
+                "concat: {} and {} are different stores; copy with get and put",
                 source.store, target.store
             )));
         }
@@ -24,7 +24,7 @@ pub async fn concat(context: &Context, flags: Concat) -> Result<(), Failure> {
     }
     let joined = target.fs.concat(&target.who, &target.path, &sources).await;
     if joined.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        // The store's error names the target alone.
+        // Look for the sources first: the store's error names the target alone.
         for source in &sources {
             target.fs.stat(&target.who, source).await?;
         }

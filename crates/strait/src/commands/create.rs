@@ -25,9 +25,10 @@ pub async fn mkdir(context: &Context, mkdir: Mkdir) -> Result<(), Failure> {
     tally.finish()
 }
 
-/// The store's mkdirs does what `mkdir -p` does. Without -p, these cases are errors.
+/// The store's `mkdirs` succeeds where `mkdir -p` does. Without -p, an existing path and a missing parent are
+/// errors.
 async fn check_new(place: &Place) -> Result<(), Failure> {
-    if place.find().await?.is_some() {
+    if place.find_target().await?.is_some() {
         return Err(Failure::at(ErrorKind::AlreadyExists, "mkdir", &place.path, "it is there already"));
     }
     match place.path.parent() {
@@ -36,7 +37,7 @@ async fn check_new(place: &Place) -> Result<(), Failure> {
     }
 }
 
-/// Makes each file, or sets its times to now.
+/// Creates each file, or sets its times to now.
 pub async fn touch(context: &Context, touch: Touch) -> Result<(), Failure> {
     let mut tally = context.tally();
     let mut out = context.output();
@@ -53,14 +54,14 @@ pub async fn touch(context: &Context, touch: Touch) -> Result<(), Failure> {
     tally.finish()
 }
 
-/// Whether there was a file to touch.
+/// Whether there was a file to touch, or it was created.
 async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
-    if place.find().await?.is_none() {
+    if place.find_target().await?.is_none() {
         if touch.no_create {
             return Ok(false);
         }
         if place.slash {
-            let why = "no such directory; mkdir makes one";
+            let why = "no such directory; create it with mkdir";
             return Err(Failure::at(ErrorKind::NotFound, "touch", &place.path, why));
         }
         if let Some(parent) = place.path.parent() {

@@ -14,9 +14,9 @@ use std::time::Duration;
 use strait_kadoop_server::{DatanodeOptions, DatanodeServer, ShortCircuit};
 use strait_store::ErrorKind;
 
-/// A datanode's default port: beside the namenode's 9091 and 9092.
+/// A datanode's default port; the namenode's are 9091 and 9092.
 const PORT: u16 = 9093;
-/// Time between two checks for its failure.
+/// Time between two checks whether the datanode has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal comes.
@@ -31,7 +31,7 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
         Some(listen) => listen,
         None => SocketAddr::new(towards(&flags.namenode)?, PORT),
     };
-    // Nothing can connect to 0.0.0.0.
+    // No client can connect to 0.0.0.0.
     let advertise = match flags.advertise {
         None if listen.ip().is_unspecified() && listen.port() == 0 => {
             return Err(Failure::usage(format!("--listen {listen}: give a port, or --advertise ADDR")));
@@ -54,9 +54,9 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
         options.host = host;
     }
     for directory in &flags.data {
-        // A directory that can't be made counts as a failed disk: the others may suffice.
+        // A directory that can't be created counts as a failed disk: the others may suffice.
         if let Err(error) = make_private(directory) {
-            tracing::warn!(directory = %directory.display(), %error, "can't make the data directory");
+            tracing::warn!(directory = %directory.display(), %error, "can't create the data directory");
         }
     }
     let started = blocking(move || DatanodeServer::start(options)).await?;
@@ -74,18 +74,18 @@ pub async fn datanode(flags: Datanode) -> Result<(), Failure> {
     until_signal(signals, server, failed).await
 }
 
-/// Returns when the datanode can't serve any more.
+/// Returns when the datanode can't serve any more, with the failure.
 pub async fn failed(server: &DatanodeServer) -> Failure {
     while !server.has_failed() {
         tokio::time::sleep(LOOK).await;
     }
-    Failure::other("the datanode failed: none of its data directories works, or it has a defect; see the log")
+    Failure::other("the datanode failed: no data directory works, or it hit an internal error; see the log")
 }
 
 /// This host's address on the route to the namenode.
 fn towards(namenode: &str) -> Result<IpAddr, Failure> {
     let find = || -> io::Result<IpAddr> {
-        let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        let none = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         let to = namenode.to_socket_addrs()?.next().ok_or_else(none)?;
         let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
         // For a datagram socket, connecting only looks up the route.

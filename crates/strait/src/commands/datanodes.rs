@@ -13,14 +13,14 @@ use strait_kadoop_core::namenode::{Rebalancing, Standing};
 use strait_kadoop_core::{Identity, NodeId};
 use strait_store::{ErrorKind, StorePath};
 
-/// Time between two checks of the awaited state.
+/// Time between two checks whether the awaited state is reached.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Names of the columns.
 const COLUMNS: [&str; 8] = ["DATANODE", "ADDRESS", "HOST", "RACK", "STATE", "SERVICE", "CAPACITY", "USED"];
 
-/// Prints one line for each datanode that has ever joined or is refused, the reasons for refusals, and one
-/// line on the last rebalance.
+/// Prints one line for each datanode that has ever joined or that the namenode refuses, the reasons for
+/// refusals, and one line about the latest rebalance.
 pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> {
     let cluster = context.cluster("datanodes", &of.uri).await?;
     let (status, standings) = look(&cluster).await?;
@@ -58,7 +58,7 @@ pub async fn datanodes(context: &Context, of: Datanodes) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Admits datanodes that the namenode refuses because of their history.
+/// Admits datanodes that the namenode refuses, for example since they know of records that its log lacks.
 pub async fn admit(context: &Context, flags: Admit) -> Result<(), Failure> {
     let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
         return Err(Failure::usage(
@@ -77,7 +77,7 @@ pub async fn admit(context: &Context, flags: Admit) -> Result<(), Failure> {
     out.finish()
 }
 
-/// A refused datanode's identity, as it is shown and named.
+/// The text of a refused datanode's identity, as it is printed and as users give it.
 fn shown(identity: Identity) -> String {
     format!("{:016x}", identity.0)
 }
@@ -119,7 +119,7 @@ fn refused_object(out: &mut Output, node: &RefusedNode) -> Result<(), Failure> {
     ])
 }
 
-/// Decommissions datanodes, or cancels that.
+/// Decommissions datanodes, or cancels decommissions.
 pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), Failure> {
     let Some((uri, named @ [_, ..])) = flags.operands.split_last() else {
         return Err(Failure::usage(
@@ -146,7 +146,7 @@ pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), 
                 format!(
                     "datanode {}: {}; still waiting",
                     node.0,
-                    standing.map_or_else(|| "not known any more".to_owned(), service)
+                    standing.map_or_else(|| "the namenode doesn't know it any more".to_owned(), service)
                 )
             });
             tokio::time::sleep(LOOK).await;
@@ -155,7 +155,7 @@ pub async fn decommission(context: &Context, flags: Decommission) -> Result<(), 
     out.finish()
 }
 
-/// Evens out the use of datanodes, or stops that.
+/// Moves replicas until the datanodes are used evenly, or stops a rebalance.
 pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failure> {
     let cluster = context.cluster("rebalance", &flags.uri).await?;
     let threshold = (!flags.stop).then_some(flags.threshold);
@@ -179,14 +179,15 @@ pub async fn rebalance(context: &Context, flags: Rebalance) -> Result<(), Failur
         None if flags.stop => {}
         None => {
             return Err(Failure::other(
-                "rebalance: the namenode has restarted and forgotten it; run `strait rebalance` again",
+                "rebalance: the namenode restarted, which ended the rebalance; run `strait rebalance` again",
             ));
         }
     }
     out.finish()
 }
 
-/// The first of `nodes` that isn't decommissioned yet, as far as the namenode knows.
+/// The first of `nodes` that the namenode doesn't report as decommissioned, with its state if the namenode
+/// knows it.
 fn first_missed(standings: &Standings, nodes: &[NodeId]) -> Option<(NodeId, Option<Standing>)> {
     let mut asked = nodes.iter().map(|node| (*node, standings.nodes.get(node).copied()));
     asked.find(|(_, standing)| *standing != Some(Standing::Decommissioned))
@@ -216,7 +217,7 @@ async fn look(cluster: &Cluster) -> Result<(ClusterStatus, Standings), Failure> 
     Ok(looked.await?)
 }
 
-/// The datanode with that number or address.
+/// The datanode that `name` names by its number or address.
 fn find(name: &str, status: &ClusterStatus, standings: &Standings) -> Result<NodeId, Failure> {
     let by_number = name.parse().ok().map(NodeId).filter(|node| standings.nodes.contains_key(node));
     let addressed = status.nodes.iter().find(|known| known.host.address.to_string() == name);
@@ -253,7 +254,7 @@ fn service(standing: Standing) -> String {
             format!("decommissioning, needed for {chunks} chunks")
         }
         Standing::Decommissioning { chunks: None } => {
-            "decommissioning, its chunks not yet counted".to_owned()
+            "decommissioning, its chunks not counted yet".to_owned()
         }
     }
 }

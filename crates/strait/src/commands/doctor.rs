@@ -1,4 +1,4 @@
-//! `doctor`: checks a store step by step, and says how to mend what fails.
+//! `doctor`: checks a store step by step, and tells how to fix each failure.
 
 use crate::cli::Doctor;
 use crate::context::{Context, Place};
@@ -11,16 +11,15 @@ use strait_store::{CreateOptions, ErrorKind, FileSystemExt, MAX_CHUNK_BYTES, Sto
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-/// For each step: longer than any store's own limits for one request.
+/// Time limit for each step: longer than any store's own limits for one request.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// To resolve a name, and to connect.
+/// Time limit for resolving a name, and for connecting.
 const REACH_PATIENCE: Duration = Duration::from_secs(5);
-/// Written and read to measure the throughput: some seconds at 2 MB/s.
+/// Bytes written and read to measure the throughput. They take some seconds at 2 MB/s.
 const PROBE_BYTES: usize = 4 * MAX_CHUNK_BYTES;
-/// Entries that are listed: a page of most stores.
+/// Largest number of entries that are listed: a page of most stores.
 const MAX_LISTED: usize = 1_000;
-/// A difference of clocks above this makes logins and signatures fail sooner or later (S3: 15 min; Kerberos:
-/// 5 min).
+/// Above this difference of clocks, logins and signatures fail sooner or later (S3: 15 min; Kerberos: 5 min).
 const SKEW: Duration = Duration::from_secs(60);
 
 /// The result of one check.
@@ -28,7 +27,7 @@ enum Verdict {
     Ok(String),
     /// The fault, and the remedy.
     Bad(String, &'static str),
-    /// Not checked, and why.
+    /// The check was skipped, for this reason.
     Left(&'static str),
 }
 use Verdict::{Bad, Left, Ok as Good};
@@ -46,7 +45,9 @@ pub async fn doctor(context: &Context, doctor: Doctor) -> Result<(), Failure> {
     let mut report = Report { out: context.output(), json: context.json, failed: 0 };
     reach(context, &uri, &mut report).await?;
     match timeout(PATIENCE, context.place(&text)).await {
-        Err(_) => report.tell("open", Bad(silent(), "see the server's log, and a firewall between"))?,
+        Err(_) => {
+            report.tell("open", Bad(silent(), "look at the server's log, and for a firewall between"))?
+        }
         Ok(Err(failure)) => report.tell("open", refused(&failure))?,
         Ok(Ok(place)) => {
             report.tell("open", Good(capabilities(&place)))?;
@@ -60,7 +61,7 @@ pub async fn doctor(context: &Context, doctor: Doctor) -> Result<(), Failure> {
     }
 }
 
-/// Name resolution and reachability.
+/// Checks the name resolution and the connection.
 async fn reach(context: &Context, uri: &StoreUri, report: &mut Report) -> Result<(), Failure> {
     let Some((host, port)) = strait_store_any::endpoint(uri, &context.stores()?) else {
         let why = "no host in the URI";
@@ -77,7 +78,7 @@ async fn reach(context: &Context, uri: &StoreUri, report: &mut Report) -> Result
         }
         Err(_) => {
             let why = format!("{host}: no answer within {} s", REACH_PATIENCE.as_secs());
-            return report.tell("resolve", Bad(why, "see /etc/resolv.conf; the name server doesn't answer"));
+            return report.tell("resolve", Bad(why, "the name server doesn't answer: see /etc/resolv.conf"));
         }
     };
     let shown = addresses.first().map_or_else(String::new, |address| address.ip().to_string());
@@ -122,7 +123,7 @@ async fn inside(place: &Place, read_only: bool, report: &mut Report) -> Result<(
     let name = format!(".strait-doctor-{:x}", now_ms());
     let probe = place.entry(&name)?;
     let outcome = timeout(PATIENCE, probing(&probe, report)).await;
-    // In any case, leave nothing behind.
+    // Remove the file after a failed check, too.
     let removed = timeout(PATIENCE, probe.fs.remove(&probe.who, &probe.path, false)).await;
     match outcome {
         Err(_) => report.tell("write", Bad(silent(), "see the server's log, and its disks"))?,
@@ -131,14 +132,14 @@ async fn inside(place: &Place, read_only: bool, report: &mut Report) -> Result<(
     match removed {
         Ok(Ok(())) => report.tell("remove", Good(String::new())),
         Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
-            report.tell("remove", Left("there was nothing"))
+            report.tell("remove", Left("no file to remove"))
         }
         Ok(Err(error)) => report.tell("remove", refused(&error.into())),
         Err(_) => report.tell("remove", Bad(silent(), "remove .strait-doctor-* later")),
     }
 }
 
-/// Writes, looks at, reads and renames a temporary file. Stops at the first check that fails.
+/// Writes, examines, reads and renames a temporary file. Stops at the first check that fails.
 async fn probing(probe: &Place, report: &mut Report) -> Result<(), Failure> {
     let content: Vec<u8> =
         (0..PROBE_BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -159,7 +160,7 @@ async fn probing(probe: &Place, report: &mut Report) -> Result<(), Failure> {
     match probe.fs.read_all(&probe.who, &probe.path, PROBE_BYTES).await {
         Ok(read) if read == bytes => report.tell("read", Good(rate(began)))?,
         Ok(_) => {
-            let why = "other bytes than were written".to_owned();
+            let why = "the bytes differ from those written".to_owned();
             return report.tell("read", Bad(why, "stop using this store, and check its disks and network"));
         }
         Err(error) => return report.tell("read", refused(&error.into())),
@@ -177,9 +178,9 @@ async fn probing(probe: &Place, report: &mut Report) -> Result<(), Failure> {
     }
 }
 
-/// The store's clock beside this host's.
+/// The difference between the store's clock and this host's.
 fn skew(modified_ms: i64, began_ms: i64, ended_ms: i64) -> Verdict {
-    /// Stores that keep whole seconds.
+    /// Some stores keep whole seconds only.
     const COARSE_MS: i64 = 1_000;
     let early = (began_ms - COARSE_MS - modified_ms).max(0);
     let late = (modified_ms - ended_ms).max(0);
@@ -195,7 +196,7 @@ fn skew(modified_ms: i64, began_ms: i64, ended_ms: i64) -> Verdict {
     }
 }
 
-/// An error, with the remedy for its kind. The message may have a more exact one.
+/// A failed check, with the usual remedy for its kind of error. The message may name a more exact one.
 fn refused(failure: &Failure) -> Verdict {
     let kind = match failure {
         Failure::Error(error) => error.kind(),
@@ -203,10 +204,10 @@ fn refused(failure: &Failure) -> Verdict {
     };
     let fix = match kind {
         ErrorKind::Unauthenticated => "log in, or correct or renew the credentials",
-        ErrorKind::PermissionDenied => "ask the store's operator for this right, or name another directory",
+        ErrorKind::PermissionDenied => "ask the store's operator for permission, or use another directory",
         ErrorKind::NotFound => "correct the URI: no file or store has that name",
         ErrorKind::Unavailable | ErrorKind::TimedOut => "start the server, or correct the address",
-        ErrorKind::NoSpace => "free space, or add some",
+        ErrorKind::NoSpace => "free space, or add a disk",
         ErrorKind::InvalidArgument => "correct the URI or the flag",
         ErrorKind::Unsupported => "the store can't do this; see `strait stores`",
         _ => "see the server's log",

@@ -44,7 +44,7 @@ pub async fn get(context: &Context, mut get: Get) -> Result<(), Failure> {
     let mut signals = Signals::catch_all()?;
     let result = signals.unless(download.all(context, &target, tally)).await;
     download.progress.finish();
-    // A second signal ends even the cleanup.
+    // A second signal ends the command even during the cleanup.
     tokio::select! {
         () = download.leftovers.clear() => result,
         failure = signals.next() => Err(failure),
@@ -130,11 +130,11 @@ impl Download {
         Ok(sources)
     }
 
-    /// A target that isn't a directory takes one source, under another name.
+    /// If the target isn't a directory, there may be only one source, and its copy gets the target's name.
     fn check_single(&self, target: &str) -> Result<(), Failure> {
         let refuse = |kind, why: String| Err(Failure::at(kind, "get", target, why));
         let missing =
-            |path| refuse(ErrorKind::NotFound, format!("no directory {path}; make it with mkdir -p"));
+            |path| refuse(ErrorKind::NotFound, format!("no directory {path}; create it with mkdir -p"));
         if self.get.operands.len() > 1 && !local_path(target).exists() {
             return missing(target);
         }
@@ -151,7 +151,7 @@ impl Download {
         }
     }
 
-    /// Makes a local directory and returns the entries to copy into it.
+    /// Creates a local directory and returns the entries to copy into it.
     async fn enter(
         &self,
         place: &Place,
@@ -161,7 +161,7 @@ impl Download {
     ) -> Result<Vec<(Place, FileStatus, PathBuf)>, Failure> {
         if !local.is_dir() {
             let bits = if place.fs.capabilities().permissions { status.permission & 0o777 } else { 0o777 };
-            // Its own user must be able to write into it.
+            // The user must be able to write into it while copying.
             let made = fs::DirBuilder::new().mode(bits | 0o700).create(local);
             made.map_err(|error| Failure::local(error, "make", local))?;
         }
@@ -172,7 +172,7 @@ impl Download {
             match plain_entry(&entry.path, &place.path) {
                 Some(path) if !entry.is_directory() && is_unfinished_put(path.name()) => {}
                 Some(path) if entry.is_directory() && entry.link => {
-                    let why = "left out: a link to a directory";
+                    let why = "skipped: a link to a directory";
                     tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "get", &path, why)))?;
                 }
                 Some(path) => {
@@ -196,9 +196,9 @@ impl Download {
                 return Err(Failure::at(ErrorKind::IsADirectory, "get", local.display(), why));
             }
             Ok(_) if !self.get.copying.force => return Err(already_there(&local)),
-            // A rename would replace a device or pipe by a file.
+            // A rename would replace a device or pipe with a file.
             Ok(there) if !there.is_file() && !there.is_symlink() => {
-                let why = "no regular file; `get URI -` writes to standard output";
+                let why = "not a regular file; `get URI -` writes to standard output";
                 return Err(Failure::at(ErrorKind::InvalidArgument, "get", local.display(), why));
             }
             _ => {}
@@ -209,7 +209,7 @@ impl Download {
         };
         let temporary = directory.join(self.leftovers.name("get")?);
         let reader = place.fs.open(&place.who, &place.path).await?;
-        // From the beginning, the file has at most these bits, less the umask.
+        // The file never has more bits than these, minus the umask.
         let bits = if place.fs.capabilities().permissions { status.permission & 0o777 } else { 0o666 };
         let file = OpenOptions::new().write(true).create_new(true).mode(bits).open(&temporary);
         let file = file.map_err(|error| Failure::local(error, "write", &local))?;
@@ -261,8 +261,8 @@ fn told(copied: Result<Copied, Failure>, out: &mut Output) -> Result<(), Failure
     out.done("get", &path, [("local", local.to_string_lossy().into()), ("bytes", bytes.into())])
 }
 
-/// The path of a directory's entry, if it is one plain name beneath the directory, as an honest
-/// store answers. Any other path could lead out of the local directory.
+/// The path of a directory's entry, if it is one plain name in the directory, as an honest store reports it.
+/// Any other path could lead out of the local directory.
 fn plain_entry(entry: &str, directory: &StorePath) -> Option<StorePath> {
     let path = StorePath::parse(entry).ok()?;
     (path.parent().as_ref() == Some(directory)).then_some(path)
@@ -272,17 +272,17 @@ fn preserve(file: &File, status: &FileStatus) -> std::io::Result<()> {
     file.set_permissions(Permissions::from_mode(status.permission & 0o777))?;
     match u64::try_from(status.modified_ms) {
         Ok(ms) => file.set_modified(UNIX_EPOCH + Duration::from_millis(ms)),
-        Err(_) => Ok(()), // before 1970
+        Err(_) => Ok(()), // a time before 1970 isn't kept
     }
 }
 
-/// Renames a whole file to its final name. It replaces another file only if `replace` is set.
+/// Gives a complete file its final name. Replaces another file only if `replace` is set.
 fn rename(temporary: &Path, local: &Path, replace: bool) -> Result<(), Failure> {
     let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
     match renameat_with(CWD, temporary, CWD, local, flags) {
         Ok(()) => Ok(()),
         Err(Errno::EXIST) => Err(already_there(local)),
-        // The file system doesn't know the flag. Only the earlier check protects an existing file.
+        // The file system doesn't support the flag. Then only the earlier check protects an existing file.
         Err(Errno::INVAL | Errno::NOSYS) if !replace => {
             fs::rename(temporary, local).map_err(|error| Failure::local(error, "write", local))
         }

@@ -1,4 +1,4 @@
-//! `fsck` finds files that have lost bytes, have fewer replicas than they should, or have damaged ones.
+//! `fsck` finds files with missing blocks, too few replicas or damaged replicas.
 
 use crate::cli::Fsck;
 use crate::context::{Cluster, Context, Place};
@@ -24,13 +24,14 @@ pub async fn fsck(context: &Context, flags: Fsck) -> Result<(), Failure> {
         tally.add(checked)?;
     }
     let Check { mut out, json, found, .. } = check;
-    // Each operand that couldn't be read has its own error. Scripts get their object in any case.
+    // An error was printed for each operand that couldn't be read. With --json, a script gets the counts in
+    // any case.
     if json || !tally.has_failed() || found.directories + found.files > 0 {
         found.tell(json, tally.has_failed(), &mut out)?;
     }
     out.finish()?;
     tally.finish()?;
-    // Each one was reported above.
+    // Each problem was reported above.
     match found {
         Found { unknown: 1.., .. } | Found { unread: 1.., missing: 0, damaged: 0, .. } => {
             Err(Failure::Told(ErrorKind::Unavailable.row().exit))
@@ -42,8 +43,8 @@ pub async fn fsck(context: &Context, flags: Fsck) -> Result<(), Failure> {
     }
 }
 
-/// Whether a walk's path was removed since it was listed, as a temporary file is at the end of a
-/// `put`: that is no fault.
+/// Whether the path was removed after it was listed, as a `put` removes its temporary file at the end: that
+/// is no fault.
 async fn has_vanished(place: &Place, checked: &Result<(), Failure>) -> bool {
     let is_missing = |error: &Error| error.kind() == ErrorKind::NotFound;
     matches!(checked, Err(Failure::Error(error)) if is_missing(error))
@@ -54,7 +55,7 @@ struct Check {
     out: Output,
     json: bool,
     found: Found,
-    /// Where to read all replicas, if that is wanted.
+    /// The cluster whose replicas to read, with --data.
     cluster: Option<Cluster>,
 }
 
@@ -67,11 +68,11 @@ struct Found {
     blocks: u64,
     /// Blocks without a good replica, and ranges that no block covers.
     missing: u64,
-    /// The same while not all replicas have been reported: they may still exist.
+    /// The same, before all datanodes have reported: the replicas may still exist.
     unknown: u64,
-    /// Blocks with fewer replicas than the file should have.
+    /// Blocks with fewer replicas than their files should have.
     too_few: u64,
-    /// Replicas that were read; none unless that is wanted.
+    /// Replicas that were read; `None` without --data.
     replicas: Option<u64>,
     /// Replicas that don't agree with their checksums.
     damaged: u64,
@@ -130,10 +131,10 @@ impl Check {
         let mut blocks = locate().await?;
         let mut settling = false;
         if !is_whole(&blocks, status.length) {
-            // A store that doesn't report its status knows all its replicas.
+            // A store that doesn't report its status knows all its replicas already.
             settling = place.fs.status(&place.who).await.is_ok_and(|status| status.settling);
             if !settling {
-                // It may have been settling while it located the blocks.
+                // It may have been settling when it located the blocks.
                 blocks = locate().await?;
             }
         }
@@ -158,7 +159,7 @@ impl Check {
         self.replicas(place).await
     }
 
-    /// Reads all replicas of a file, one after the other.
+    /// Reads all replicas of a file, one after the other, with --data.
     async fn replicas(&mut self, place: &Place) -> Result<(), Failure> {
         let Self { out, json, found, cluster: Some(cluster) } = self else { return Ok(()) };
         let named = |error: strait_store::Error| Failure::naming(error, "fsck", &place.path);
@@ -180,7 +181,7 @@ impl Check {
         }
     }
 
-    /// No datanode has it; or, if the store is `settling`, none has reported it yet.
+    /// Reports a block without replicas: missing or, if the store is `settling`, not reported yet.
     fn missing(
         &mut self,
         place: &Place,
@@ -255,7 +256,7 @@ fn is_whole(blocks: &[BlockLocation], length: u64) -> bool {
 }
 
 impl Found {
-    /// Counts a replica that was read; its problem, if it has one.
+    /// Counts a replica that was read. Returns its problem, if it has one.
     fn count(&mut self, read: &Verified) -> Option<String> {
         let failure = read.failure.as_ref()?;
         Some(match failure.error {
@@ -270,8 +271,8 @@ impl Found {
         })
     }
 
-    /// Healthy: every block has as many live replicas as its file wants, and none that was read is
-    /// damaged. With `failed`, the check couldn't read everything, so the counts are incomplete.
+    /// Prints the counts and the verdict. Healthy means: every block has as many live replicas as its file
+    /// should have, and no replica that was read is damaged. With `failed`, some files couldn't be checked.
     fn tell(&self, json: bool, failed: bool, out: &mut Output) -> Result<(), Failure> {
         let Self { directories, files, bytes, blocks, missing, unknown, too_few, replicas, damaged, unread } =
             *self;

@@ -1,4 +1,4 @@
-//! `kadoop-log` prints a Kadoop namenode's files for people.
+//! `kadoop-log` prints a Kadoop namenode's log in readable form.
 
 use crate::cli::{KadoopLog, KadoopLogAction};
 use crate::context::Context;
@@ -30,7 +30,7 @@ fn dump(context: &Context, directory: &Path) -> Result<(), Failure> {
     told?;
     let tail = read.map_err(|error| {
         let why = match error {
-            // This is a wrong name, not a failed disk.
+            // A directory without a log is a wrong name, not a failed disk.
             LogError::Disk(absent) if absent.kind() == ErrorKind::NotFound => absent.to_string(),
             other => other.to_string(),
         };
@@ -39,7 +39,7 @@ fn dump(context: &Context, directory: &Path) -> Result<(), Failure> {
     out.finish()?;
     if let Tail::Torn { segment, offset } = tail {
         context.messages().warn(&format!(
-            "{segment} ends at byte {offset} in a write that isn't whole: a crash cut it short, or it is under way"
+            "{segment} ends at byte {offset} in an incomplete write: a crash cut it short, or it still runs"
         ));
     }
     Ok(())

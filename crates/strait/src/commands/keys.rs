@@ -9,7 +9,7 @@ use strait_kadoop_wire::Key;
 /// The cluster's key from its file.
 ///
 /// # Errors
-/// The file is missing, holds something else, or is readable by other users.
+/// The file is missing, holds something else, or other users can read it.
 pub fn load(path: &Path) -> Result<Key, Failure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidData => Failure::other(error.to_string()),
@@ -18,12 +18,12 @@ pub fn load(path: &Path) -> Result<Key, Failure> {
     let mode = path.metadata().map_err(failed)?.mode();
     if mode & 0o077 != 0 {
         let shown = path.display();
-        return Err(Failure::other(format!("key {shown}: others may read it; run `chmod 600 {shown}`")));
+        return Err(Failure::other(format!("key {shown}: others can read it; run `chmod 600 {shown}`")));
     }
     Key::load(path).map_err(failed)
 }
 
-/// As [`load`], but makes a new key if there is no file.
+/// As [`load`], but creates a new key if there is no file.
 pub fn load_or_make(path: &Path) -> Result<Key, Failure> {
     if path.exists() {
         return load(path);
@@ -32,7 +32,7 @@ pub fn load_or_make(path: &Path) -> Result<Key, Failure> {
     let key = Key::generate().map_err(failed)?;
     match key.save(path) {
         Ok(()) => Ok(key),
-        // Another process was faster.
+        // Another process created the file first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => load(path),
         Err(error) => Err(failed(error)),
     }

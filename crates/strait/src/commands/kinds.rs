@@ -1,4 +1,4 @@
-//! `stores`: the kinds of store that this program knows.
+//! `stores`: the kinds of store that this program knows, or the capabilities of some stores.
 
 use crate::cli::Stores;
 use crate::context::Context;
@@ -7,8 +7,8 @@ use crate::output::Output;
 use serde_json::Value;
 use strait_store::{Capabilities, Scheme};
 
-/// Prints one line for each kind: its scheme, the form of its URIs, its capabilities; then the same for the
-/// named stores, as they are now.
+/// Prints one line for each kind: its scheme, the form of its URIs, its capabilities. If the user names
+/// stores, prints such a line for each of these instead, with its capabilities now.
 pub async fn stores(context: &Context, stores: Stores) -> Result<(), Failure> {
     let mut out = context.output();
     if stores.uris.is_empty() {
@@ -29,7 +29,7 @@ pub async fn stores(context: &Context, stores: Stores) -> Result<(), Failure> {
     tally.finish()
 }
 
-/// `capabilities` is none if they depend on a store's server or library.
+/// Prints one kind. `capabilities` is `None` if they depend on a store's server or library.
 fn tell(
     out: &mut Output,
     json: bool,
@@ -46,14 +46,14 @@ fn tell(
         return out.object([("scheme", scheme.into()), ("uri", uri.into()), ("capabilities", has)]);
     }
     let has = match has {
-        None => format!("it depends on the server or library; see `strait stores {uri}`"),
+        None => format!("they depend on the server or library; see `strait stores {uri}`"),
         Some(has) if has.is_empty() => "create, read, rename, remove".to_owned(),
         Some(has) => has.join(" "),
     };
     out.table(&[[scheme.to_owned(), uri.to_owned(), has]])
 }
 
-/// Runs a plugin for another process of strait, which is at standard input.
+/// Runs a plugin for another process of strait. Standard input is the connection to that process.
 pub fn plugin_helper() -> Result<(), Failure> {
     strait_store_any::serve_parent().map_err(|error| {
         Failure::other(format!("plugin-helper: strait starts this itself, to run plugins: {error}"))

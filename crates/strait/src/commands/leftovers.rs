@@ -1,4 +1,4 @@
-//! Files under temporary names. The command removes any that are left when it ends.
+//! Files under temporary names. A command removes those that it leaves when it ends.
 
 use crate::context::Place;
 use crate::failure::Failure;
@@ -19,14 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PREFIXES: [&str; 2] = [".strait-put-", ".strait-copy-"];
 /// Prefix of the unfinished files of `get`, which are on this host only.
 const GET_PREFIX: &str = ".strait-get-";
-/// Least digits of that number: a person's own file name hardly looks like it.
+/// Smallest number of digits in that number: so long a number is unlikely in a name that a person chose.
 const MIN_RANDOM_DIGITS: usize = 16;
 
 /// Files under temporary names.
 pub struct Leftovers {
     files: Mutex<HashMap<u64, Leftover>>,
     next: AtomicU64,
-    /// Files that couldn't be removed; reported at the end, after the errors that caused it.
+    /// Warnings about files that couldn't be removed. They are printed at the end, after the errors that
+    /// caused them.
     left: Mutex<Vec<String>>,
     messages: Messages,
 }
@@ -40,15 +41,15 @@ pub enum Leftover {
     Local(PathBuf),
 }
 
-/// Identifies one leftover until it has its real name.
+/// Identifies a registered file.
 pub struct Ticket(u64);
 
-/// Whether a file of this name is an unfinished one of `put`, or of a gateway's copy.
+/// Whether a file of this name is an unfinished file of `put`, or of a gateway's copy.
 pub fn is_unfinished_put(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| has_random_number(name, prefix))
 }
 
-/// Whether a file of this name on this host is an unfinished one of `get`.
+/// Whether a local file of this name is an unfinished file of `get`.
 pub fn is_unfinished_get(name: &str) -> bool {
     has_random_number(name, GET_PREFIX)
 }
@@ -59,27 +60,27 @@ fn has_random_number(name: &str, prefix: &str) -> bool {
 }
 
 impl Leftovers {
-    /// Without files so far.
+    /// No files are registered yet.
     pub fn new(messages: Messages) -> Self {
         Self { files: Mutex::default(), next: AtomicU64::new(0), left: Mutex::default(), messages }
     }
 
-    /// A unique name, short enough to be valid in every store.
+    /// A unique name for a temporary file, short enough to be valid in every store.
     pub fn name(&self, command: &str) -> Result<String, Failure> {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Failure::other(format!("the kernel gives no random bytes: {error}")))?;
+            .map_err(|error| Failure::other(format!("can't get random bytes from the kernel: {error}")))?;
         Ok(format!(".strait-{command}-{:016x}", u64::from_ne_bytes(random)))
     }
 
-    /// Registers a file for removal, unless [`Leftovers::settled`] comes first.
+    /// Registers a file for removal by [`Leftovers::clear`], unless [`Leftovers::settled`] comes first.
     pub fn add(&self, leftover: Leftover) -> Ticket {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.files).insert(number, leftover);
         Ticket(number)
     }
 
-    /// Unregisters a file that has its real name, or was never made.
+    /// Unregisters a file that got its final name, or was never created.
     pub fn settled(&self, ticket: Ticket) {
         lock(&self.files).remove(&ticket.0);
     }
@@ -100,7 +101,7 @@ impl Leftovers {
         if tokio::time::timeout(PATIENCE, removing).await.is_err() {
             let names: Vec<String> = all.iter().map(Leftover::to_string).collect();
             self.messages.warn(&format!(
-                "temporary files may be left, the store doesn't answer: {}; `strait rm` removes them later",
+                "the store doesn't answer; temporary files may remain: {}; remove them with `strait rm`",
                 names.join(", ")
             ));
         }
@@ -110,7 +111,7 @@ impl Leftovers {
     async fn try_remove(&self, leftover: &Leftover) {
         if let Err(why) = leftover.remove().await {
             lock(&self.left).push(format!(
-                "a temporary file may be left: {leftover}: {why}; remove it with `{} {leftover}`",
+                "the temporary file {leftover} may remain: {why}; remove it with `{} {leftover}`",
                 leftover.remover()
             ));
         }
@@ -118,12 +119,12 @@ impl Leftovers {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every critical section is one call on the locked value.
+    // A panic can't leave the value half changed: every critical section is one call on it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Leftover {
-    /// The command that removes it.
+    /// The command that removes the file.
     fn remover(&self) -> &'static str {
         match self {
             Self::Stored(_) => "strait rm",

@@ -130,7 +130,8 @@ impl Lister {
     }
 }
 
-/// Lists a link to a directory without entering it, as ls(1) does: it could lead in circles.
+/// Whether -R enters the entry. As in ls(1), it doesn't enter links to directories: they could lead in
+/// circles.
 fn is_entered(entry: &FileStatus) -> bool {
     entry.is_directory() && !entry.link
 }

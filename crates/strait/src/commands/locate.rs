@@ -1,4 +1,4 @@
-//! `locate`, `checksum` and `df`: a store's data about itself.
+//! `locate`, `checksum` and `df`.
 
 use crate::cli::{Df, Operands};
 use crate::context::{Context, Place};
@@ -73,7 +73,7 @@ pub async fn df(context: &Context, df: Df) -> Result<(), Failure> {
     for uri in &df.operands.uris {
         let told = async {
             let place = context.place(uri).await?;
-            place.stat().await?; // as df(1), which reports a missing path
+            place.stat().await?; // a missing path is an error, as in df(1)
             let status = place.fs.status(&place.who).await?;
             if context.json {
                 return out.object([

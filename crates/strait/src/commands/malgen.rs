@@ -5,13 +5,13 @@ use crate::failure::Failure;
 use crate::malgen::{Generator, MAX_RECORDS, RECORD_BYTES};
 use std::io::Write;
 
-/// Records generated for one write of some 200 KiB.
+/// Number of records in one write of about 200 KiB.
 const RECORDS_AT_ONCE: u64 = 2_048;
 
 /// Writes records to standard output.
 pub fn malgen(malgen: Malgen) -> Result<(), Failure> {
     if malgen.records > MAX_RECORDS {
-        return Err(Failure::usage("malgen: at most 100,000,000,000 records have numbers of their own"));
+        return Err(Failure::usage("malgen: the maximum is 100,000,000,000 records: ids have 11 digits"));
     }
     let mut out = std::io::stdout().lock();
     let mut generator = Generator::new(malgen.seed, malgen.sites);

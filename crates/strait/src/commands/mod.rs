@@ -81,7 +81,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Passwd(passwd) => passwd::passwd(passwd),
         Command::Malgen(malgen) => malgen::malgen(malgen),
     };
-    // After a signal the user shouldn't wait: the sessions idle out.
+    // After a signal the user shouldn't wait: the gateway ends idle sessions itself.
     if !matches!(result, Err(Failure::Ended(_))) {
         context.close().await;
     }

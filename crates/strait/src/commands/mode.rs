@@ -11,15 +11,15 @@ pub enum Mode {
     Changes(Vec<Change>),
 }
 
-/// One clause's action, `u+rw`.
+/// One action of a clause, such as `u+rw`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Shifts of the classes: 6, 3, 0.
+    /// Bit shifts of the classes: 6, 3, 0 for owner, group, others.
     shifts: Vec<u32>,
     action: Action,
-    /// Read, write, execute bits.
+    /// Read, write and execute bits.
     bits: u32,
-    /// `X`: execute only for directories, and if some class has it.
+    /// `X`: execute for directories, and for files that some class can execute.
     conditional_execute: bool,
     /// The sticky bit.
     sticky: bool,
@@ -38,7 +38,7 @@ impl Mode {
     /// Parses `750`, `u+rwx,go-w`, `a=rX`, `+t`.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let wrong = || {
-            let known = "give one such as 750 or u+rwx,go-w; set-id bits have no letter here";
+            let known = "give a mode such as 750 or u+rwx,go-w; set set-id bits in octal";
             Failure::usage(format!("chmod: invalid mode {text}: {known}"))
         };
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -52,7 +52,7 @@ impl Mode {
         Ok(Self::Changes(changes))
     }
 
-    /// The new bits for `old`.
+    /// The bits that result from `old`.
     pub fn apply(&self, old: u32, is_directory: bool) -> u32 {
         match self {
             Self::Bits(bits) => *bits,

@@ -43,7 +43,7 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     let is_first = link.as_ref().is_none_or(|link| !link.goes_on());
     let place = context.place(&flags.uri).await?;
     if !place.stat().await?.is_directory() {
-        let why = "not a directory; mount the directory above it".to_owned();
+        let why = "not a directory; mount its parent directory".to_owned();
         return Err(Failure::at(ErrorKind::NotADirectory, "mount", &place.path, why));
     }
     let options = options(context, &place, &flags)?;
@@ -52,8 +52,8 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
         Some(link) if link.goes_on() => {
             let mount = Mount::go_on(store, root, options, link).await;
             let mount =
-                mount.map_err(|error| Failure::local(error, "go on with the mount on", &flags.directory))?;
-            tracing::info!("going on with the mount on {}", mount.directory().display());
+                mount.map_err(|error| Failure::local(error, "continue the mount on", &flags.directory))?;
+            tracing::info!("continuing the mount on {}", mount.directory().display());
             mount
         }
         link if flags.take_over => {
@@ -73,9 +73,9 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     };
     tokio::select! {
         () = ended => tracing::info!("unmounted by another program"),
-        () = orders.end() => tracing::info!("a signal: unmounting"),
+        () = orders.end() => tracing::info!("received a signal: unmounting"),
         () = mount.taken_over() => {
-            tracing::info!("another process has taken the mount over");
+            tracing::info!("another process took over the mount");
             mount.leave();
             return Ok(());
         }
@@ -88,11 +88,11 @@ pub async fn mount(context: &Context, flags: Flags) -> Result<(), Failure> {
     ended.map_err(|error| Failure::local(error, "unmount", &directory))
 }
 
-/// Has a write beyond the limit of a file's size (`ulimit -f`) fail. Otherwise it ends the process, and the
-/// next one that gets the same request.
+/// Lets a write beyond the file size limit (`ulimit -f`) fail. Otherwise SIGXFSZ would end this process, and
+/// the next process that gets the same request.
 fn outlive_file_limit() -> io::Result<()> {
     let signal = SignalKind::from_raw(Signal::XFSZ.as_raw());
-    // Its handler stays, and the calls fail by themselves.
+    // A caught signal doesn't end the process, and the write returns EFBIG.
     tokio::signal::unix::signal(signal).map(drop)
 }
 
@@ -106,7 +106,7 @@ fn options(context: &Context, place: &Place, flags: &Flags) -> Result<Options, F
     if flags.allow_other && acts_for_one {
         return Err(Failure::usage(format!(
             "mount {}: --allow-other needs a credential that may act for every user, such as the key of a \
-             Kadoop cluster (--kadoop-key); this one acts for one user",
+             Kadoop cluster (--kadoop-key); this credential acts for one user",
             flags.uri
         )));
     }
@@ -118,14 +118,14 @@ fn options(context: &Context, place: &Place, flags: &Flags) -> Result<Options, F
     Ok(Options { source, allow_other: flags.allow_other, settings })
 }
 
-/// The error for a directory that can't be mounted on, with the remedy.
+/// The failure if DIR can't be mounted on, with the remedy.
 fn cannot(error: io::Error, flags: &Flags) -> Failure {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound if error.to_string().contains("/dev/fuse") => {
-            "; load the kernel's module: modprobe fuse"
+            "; load the kernel module: modprobe fuse"
         }
         io::ErrorKind::NotFound if flags.directory.exists() => "; install fusermount3, or mount as root",
-        io::ErrorKind::NotFound => "; make the directory first",
+        io::ErrorKind::NotFound => "; create the directory first",
         _ => "",
     };
     if error.kind() == io::ErrorKind::ResourceBusy {
@@ -151,10 +151,11 @@ fn not_taken(error: &io::Error, flags: &Flags) -> Failure {
     Failure::at(kind, "take over the mount on", flags.directory.display(), error.to_string())
 }
 
-/// Reports that the store is mounted. The keeper tells the process in the foreground, and systemd.
+/// Reports that the store is mounted. With a keeper, the keeper reports that to the foreground process and to
+/// systemd.
 fn tell(mount: &Mount, flags: &Flags, is_first: bool) -> Result<(), Failure> {
     if flags.background {
-        detach(flags).map_err(|error| Failure::other(format!("going to the background: {error}")))?;
+        detach(flags).map_err(|error| Failure::other(format!("can't go to the background: {error}")))?;
     } else if is_first {
         let mut out = io::stdout().lock();
         let line = writeln!(out, "{} is mounted on {}", flags.uri, mount.directory().display());
@@ -169,15 +170,15 @@ fn tell(mount: &Mount, flags: &Flags, is_first: bool) -> Result<(), Failure> {
 /// Reports to systemd that the store is mounted.
 fn ready() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
-        // As sd_notify(3); an abstract name begins with @ there. Without systemd, nobody listens.
+        // As sd_notify(3) does; an abstract name begins with @ there. Without systemd, the send fails.
         let sent = UnixDatagram::unbound().and_then(|from| from.send_to(b"READY=1", &socket));
         if let Err(error) = sent {
-            tracing::debug!(%error, "telling systemd");
+            tracing::debug!(%error, "can't notify systemd");
         }
     }
 }
 
-/// Leaves the terminal: output goes to the log file, or nowhere.
+/// Leaves the terminal: standard output and error go to the log file, or to /dev/null.
 fn detach(flags: &Flags) -> io::Result<()> {
     let log = match &flags.log_file {
         Some(file) => OpenOptions::new().create(true).append(true).open(file)?,
@@ -185,17 +186,17 @@ fn detach(flags: &Flags) -> io::Result<()> {
     };
     rustix::stdio::dup2_stdout(&log)?;
     rustix::stdio::dup2_stderr(&log)?;
-    // It fails if this process leads a session already, which is as good.
+    // It fails only if this process leads a session already, which is as good.
     let _ = rustix::process::setsid();
-    // The process mustn't keep the file system of its first directory busy.
+    // The process mustn't keep the file system of its start directory busy.
     std::env::set_current_dir("/")
 }
 
 /// Starts this program again in the background, and waits until it has mounted.
 fn in_background(flags: &Flags) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::other(format!("starting the background process: {error}"));
+    let failed = |error: io::Error| Failure::other(format!("can't start the background process: {error}"));
     if let Some(file) = &flags.log_file {
-        // If it can't be written, the user should learn that now.
+        // If the log can't be written, the user should learn that now.
         let opened = OpenOptions::new().create(true).append(true).open(file);
         opened.map_err(|error| Failure::local(error, "write the log", file))?;
     }
@@ -203,7 +204,7 @@ fn in_background(flags: &Flags) -> Result<(), Failure> {
     if let Some(Ok(translated)) = crate::cli::by_mount(&arguments) {
         arguments = translated;
     }
-    // At the end it could be taken for an operand.
+    // At the end, the flag could be taken for an operand.
     let at = arguments.iter().position(|argument| argument == "--daemon").unwrap_or(arguments.len());
     arguments.insert(at, "--background".into());
     let mut command = Command::new("/proc/self/exe");
@@ -215,7 +216,7 @@ fn in_background(flags: &Flags) -> Result<(), Failure> {
     if mounted {
         return Ok(());
     }
-    // Pass on the background process's message and exit code.
+    // Forward the background process's messages and exit code.
     if let Some(mut errors) = child.stderr.take() {
         let _ = io::copy(&mut errors, &mut io::stderr());
     }

@@ -20,9 +20,9 @@ use strait_kadoop_wire::tls::{Identity, ServerTls};
 use strait_store::ErrorKind;
 use strait_telemetry::AuditLog;
 
-/// Default port for datanodes: beside the clients' 9091.
+/// Default port for datanodes; the one for clients is 9091.
 const DATANODES_PORT: u16 = 9092;
-/// Time between two checks for a failed log.
+/// Time between two checks whether the log has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal comes.
@@ -69,7 +69,7 @@ pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     until_signal(signals, server, watch).await
 }
 
-/// The users' logins; None without a password file.
+/// The users' logins; `None` without a password file.
 fn logins(flags: &Namenode) -> Result<Option<Logins>, Failure> {
     let (Some(passwords), Some(identity)) = (&flags.passwords, identity(flags)) else { return Ok(None) };
     let tls = ServerTls::load(&identity, None).map_err(|error| Failure::other(error.to_string()))?;
@@ -81,7 +81,7 @@ fn identity(flags: &Namenode) -> Option<Identity> {
     Some(Identity { certificate, key })
 }
 
-/// Loads new certificates. If they have an error, the old ones stay in force.
+/// Loads changed certificates. If they have an error, the old ones stay in force.
 async fn renewing(server: &NamenodeServer, flags: &Namenode) -> std::convert::Infallible {
     let Some(identity) = identity(flags) else { return std::future::pending().await };
     let changed = || {
@@ -98,9 +98,9 @@ async fn renewing(server: &NamenodeServer, flags: &Namenode) -> std::convert::In
         known = now;
         let renewed = ServerTls::load(&identity, None).map_err(|error| error.to_string());
         match renewed.and_then(|tls| server.set_tls(tls).map_err(|error| error.to_string())) {
-            Ok(()) => tracing::info!("certificate read anew"),
+            Ok(()) => tracing::info!("reread the changed certificate"),
             Err(problem) => {
-                tracing::error!(problem, "rejected the new TLS files; the old ones stay in force")
+                tracing::error!(problem, "rejected the changed TLS files; the old ones stay in force")
             }
         }
     }
@@ -120,18 +120,18 @@ pub async fn start(options: NamenodeOptions) -> Result<NamenodeServer, Failure> 
     })
 }
 
-/// The failure if another process already has the role's directory or an address, or the directory is
-/// another role's.
+/// The failure if another process uses the directory or an address, or the directory belongs to another role,
+/// such as a datanode.
 pub fn taken(error: &io::Error, data: &str, addresses: &str) -> Option<Failure> {
     let (kind, operation, what, why) = match error.kind() {
         io::ErrorKind::AddrInUse => (
             ErrorKind::Busy,
             "listen on",
             addresses,
-            "in use; stop that program or choose another address with --listen".to_owned(),
+            "in use by another program; stop it or choose another address with --listen".to_owned(),
         ),
         io::ErrorKind::ResourceBusy => (ErrorKind::Busy, "start in", data, error.to_string()),
-        // A directory of another role.
+        // The directory belongs to another role.
         io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
             (ErrorKind::InvalidArgument, "start in", data, error.to_string())
         }
@@ -148,7 +148,7 @@ pub fn audit_log(file: Option<&Path>) -> Result<Option<Arc<AuditLog>>, Failure> 
     file.map(open).transpose()
 }
 
-/// Returns when the namenode's log has failed.
+/// Returns when the namenode's log has failed, with the failure.
 pub async fn failed(server: &NamenodeServer) -> Failure {
     while !server.has_failed() {
         tokio::time::sleep(LOOK).await;
@@ -156,17 +156,17 @@ pub async fn failed(server: &NamenodeServer) -> Failure {
     Failure::other("the namenode's log failed, so the namenode stopped; repair its disk and start it again")
 }
 
-/// Makes a directory that only its owner can enter: the namenode itself must check rights within
-/// the cluster.
+/// Creates a directory that only its owner can enter. Otherwise other users could bypass the rights that the
+/// namenode checks.
 pub fn make_private(data: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
 }
 
-/// Lets a server run until a signal comes or `failed` returns, and then ends it.
+/// Runs a server until a signal comes or `failed` returns, and then stops it.
 ///
 /// # Errors
-/// That failure, or a second signal's while it ends.
+/// The failure that `failed` returned, or a second signal's while the server stops.
 pub async fn until_signal<S: Send + 'static>(
     mut signals: Signals,
     server: S,
@@ -174,7 +174,7 @@ pub async fn until_signal<S: Send + 'static>(
 ) -> Result<(), Failure> {
     let ended = tokio::select! {
         _ = signals.next() => {
-            tracing::info!("ending; a second signal ends at once");
+            tracing::info!("stopping; a second signal stops at once");
             Ok(())
         }
         failure = failed(&server) => Err(failure),
@@ -183,7 +183,7 @@ pub async fn until_signal<S: Send + 'static>(
     ended
 }
 
-/// Runs blocking work on threads other than the runtime's own.
+/// Runs blocking work on a thread for blocking work, not on the async runtime's own.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Failure::other(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! `nfs`: a store by NFS version 3.
+//! `nfs`: serves a store over NFS version 3.
 
 use super::serve::raise_descriptor_limit;
 use crate::cli::Nfs as Flags;
@@ -13,7 +13,7 @@ pub async fn nfs(context: &Context, flags: Flags) -> Result<(), Failure> {
     let loopback = flags.listen.ip().is_loopback();
     if !loopback && !flags.trust_uids {
         return Err(Failure::usage(format!(
-            "other hosts can reach {}, and NFS believes the user number that they claim: give --trust-uids if \
+            "other hosts can reach {}, and NFS trusts the user number that they claim: give --trust-uids if \
              you trust every host that can reach it",
             flags.listen
         )));
@@ -33,14 +33,14 @@ pub async fn nfs(context: &Context, flags: Flags) -> Result<(), Failure> {
     let server = Server::start(place.fs, place.path, options)
         .map_err(|error| Failure::listening(error, flags.listen, "--listen"))?;
     let mut out = io::stdout().lock();
-    let line = writeln!(out, "{} is served by NFS on {}", flags.store, server.address());
+    let line = writeln!(out, "{} is served over NFS on {}", flags.store, server.address());
     line.and_then(|()| out.flush()).map_err(Failure::output)?;
     drop(out);
     if flags.trust_uids {
-        tracing::warn!("--trust-uids: whoever reaches {} may act as any user", server.address());
+        tracing::warn!("--trust-uids: every host that reaches {} can act as any user", server.address());
     }
     signals.next().await;
-    tracing::info!("ending: files are closed; a second signal ends at once");
+    tracing::info!("stopping: closing files; a second signal stops at once");
     tokio::select! {
         () = server.end() => Ok(()),
         failure = signals.next() => Err(failure),

@@ -11,7 +11,7 @@ pub fn passwd(passwd: Passwd) -> Result<(), Failure> {
     if passwd.remove {
         let users = PasswordFile::users(&passwd.file).map_err(Failure::other)?;
         if !users.contains(&passwd.user) {
-            let why = format!("there is no user {} in it", passwd.user);
+            let why = format!("it has no user {}", passwd.user);
             return Err(Failure::at(ErrorKind::NotFound, "passwd", passwd.file.display(), why));
         }
         return PasswordFile::remove(&passwd.file, &passwd.user).map_err(Failure::other);

@@ -1,4 +1,4 @@
-//! Copies bytes between a store and this host. Both sides overlap, in bounded memory.
+//! Copies bytes between a store and this host. Reading and writing overlap, in bounded memory.
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -10,19 +10,19 @@ use std::ops::Range;
 use strait_store::{Error, ErrorKind, FileReader, FileWriter};
 use tokio::sync::mpsc;
 
-/// Bytes of one read or append: large beside a round trip, and small enough for several in memory.
+/// Bytes of one read or append: large enough to hide round trips, and small enough for several in memory.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Reads of one file in flight at first. Each takes a thread and a chunk of memory, so there are more only while
-/// the writing side waits for bytes.
+/// Reads of one file in flight at first. Each takes a thread and a chunk of memory. So the number grows only
+/// while the writing side waits for bytes.
 const FIRST_READS: usize = 2;
-/// Most reads of one file in flight, as many as our clients have. More than twice the bytes in flight at
-/// 1 Gbit/s and 50 ms of round trip, so that a pause doesn't idle the link.
+/// Largest number of reads of one file in flight, as in our clients. It is more than twice the bytes in
+/// flight at 1 Gbit/s and 50 ms of round trip, so that a pause doesn't idle the link.
 const MOST_READS: usize = 16;
-/// Chunks between the reading and the writing side.
+/// Chunks queued between the reading and the writing side.
 const QUEUED_CHUNKS: usize = 4;
 
-/// Appends all of `source` to `writer`, which stays open. The outer error is the source's, the
-/// inner one the store's.
+/// Appends all of `source` to `writer`, and leaves `writer` open. The outer error is of reading `source`, the
+/// inner one of the store.
 pub async fn into_store(
     source: impl Read + Send + 'static,
     writer: &mut dyn FileWriter,
@@ -30,7 +30,7 @@ pub async fn into_store(
     describe: impl Fn(io::Error) -> Failure,
 ) -> Result<strait_store::Result<()>, Failure> {
     let (chunks, mut queue) = mpsc::channel(QUEUED_CHUNKS);
-    // Ends by itself: at the end of the source, or if the receiver is dropped.
+    // The thread ends by itself: at the end of the source, or if the receiver is dropped.
     tokio::task::spawn_blocking(move || read_chunks(source, &chunks));
     while let Some(chunk) = queue.recv().await {
         let chunk = chunk.map_err(&describe)?;
@@ -60,7 +60,7 @@ fn read_chunks(mut source: impl Read, chunks: &mpsc::Sender<io::Result<Bytes>>) 
     }
 }
 
-/// Writes the file of `reader`, with its length at opening, to `sink`, which is returned.
+/// Writes the file of `reader`, up to its length at opening, to `sink`, and returns `sink`.
 pub async fn out_of_store<W: Write + Send + 'static>(
     reader: &dyn FileReader,
     path: &str,
@@ -71,7 +71,7 @@ pub async fn out_of_store<W: Write + Send + 'static>(
     part_out_of_store(reader, 0..reader.length(), path, sink, progress, describe).await
 }
 
-/// As [`out_of_store`], for these bytes of the file. If it has become shorter, that fails.
+/// As [`out_of_store`], for a range of the file. Fails with Busy if the file has become too short for it.
 pub async fn part_out_of_store<W: Write + Send + 'static>(
     reader: &dyn FileReader,
     range: Range<u64>,
@@ -88,7 +88,7 @@ pub async fn part_out_of_store<W: Write + Send + 'static>(
         Ok(written) => written.map_err(describe),
         Err(error) => Err(Failure::other(format!("writing {path}: {error}"))),
     };
-    // A failed write also ends the reading, so its error comes first.
+    // A failed write also ends the reading, so the write's error takes precedence.
     let sink = written?;
     read.map(|()| sink)
 }
@@ -118,18 +118,18 @@ async fn read_all(
         }
         let bytes = chunk.len();
         if chunks.send(chunk).await.is_err() {
-            return Ok(()); // the writing side has failed, and returns the cause
+            return Ok(()); // the writing side failed, and returns the cause
         }
         progress.copied(bytes);
     }
 }
 
-/// The first chunk of a range.
+/// Reads the first chunk of a range.
 async fn read_chunk(reader: &dyn FileReader, range: Range<u64>, path: &str) -> Result<Bytes, Failure> {
     let wanted = (range.end - range.start).min(CHUNK_BYTES as u64) as usize;
     let chunk = reader.read_at(range.start, wanted).await?;
     if chunk.len() < wanted {
-        let message = "the file got shorter while it was read";
+        let message = "the file became shorter while it was read";
         return Err(Error::new(ErrorKind::Busy, message).at("read", path).into());
     }
     Ok(chunk)
@@ -152,7 +152,7 @@ mod tests {
     const CHUNKS: usize = 40;
     static CHUNK: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
-    /// A file. If it is slow, each read ends when all chunks before it are written.
+    /// A file. If `is_slow`, a read ends only when all chunks before it are written.
     struct Source {
         is_slow: bool,
         begun: watch::Sender<usize>,
@@ -165,7 +165,7 @@ mod tests {
             self.begun.send_modify(|begun| *begun += 1);
             let before = if self.is_slow { offset as usize / CHUNK_BYTES } else { 0 };
             self.written.clone().wait_for(|written| *written >= before).await.unwrap();
-            // The reads behind it begin meanwhile, as beside one of a network.
+            // Let later reads begin, as beside a read over a network.
             tokio::task::yield_now().await;
             Ok(Bytes::from_static(&CHUNK))
         }
@@ -179,7 +179,8 @@ mod tests {
         }
     }
 
-    /// Takes a chunk when so many more reads have begun, and records the most.
+    /// Writes a chunk once `waits_for` more reads have begun than chunks are written. Records the largest
+    /// difference.
     struct Sink {
         waits_for: usize,
         begun: watch::Receiver<usize>,
@@ -203,7 +204,7 @@ mod tests {
         }
     }
 
-    /// The most reads that had begun beyond the chunks that were taken.
+    /// The largest number of reads that had begun beyond the chunks that were written.
     async fn most_ahead(is_slow: bool, waits_for: usize) -> usize {
         let ((begun, begins), (written, writes)) = (watch::channel(0), watch::channel(0));
         let source = Source { is_slow, begun, written: writes };
@@ -216,10 +217,10 @@ mod tests {
 
     #[tokio::test]
     async fn many_reads_are_in_flight_only_while_the_writing_side_waits_for_them() {
-        // The last of them may not have begun yet.
+        // The last reads may not have begun yet.
         let most = most_ahead(true, 0).await;
         assert!(most > MOST_READS / 2, "{most} reads");
-        // One chunk is being written and one has no place in the queue yet.
+        // One chunk is being written, and one waits for a place in the queue.
         let held = QUEUED_CHUNKS + 2;
         let most = most_ahead(false, held).await;
         assert!(most < held + MOST_READS / 2, "{most} reads");

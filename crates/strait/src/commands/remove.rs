@@ -11,8 +11,8 @@ use futures::StreamExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, FileStatus, FileSystemExt, StorePath};
 
-/// Age at which an unfinished `put` counts as dead: hardly any takes a day. HDFS gives a file's
-/// start time while it is written.
+/// Age at which an unfinished file of `put` counts as abandoned: hardly any copy takes a day. HDFS reports
+/// the start time of a file that is being written.
 const STALE_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// Removes each operand.
@@ -23,7 +23,7 @@ pub async fn rm(context: &Context, rm: Rm) -> Result<(), Failure> {
     for uri in &rm.operands.uris {
         match glob::expand(context, uri).await {
             Ok(found) => uris.extend(found),
-            // A pattern is wrong more easily than a name, so this isn't silent.
+            // A pattern without a match is more likely a mistake than a missing name, so print a warning.
             Err(Failure::Error(error)) if rm.force && error.kind() == ErrorKind::NotFound => {
                 context.messages().warn(&error.to_string());
             }
@@ -55,7 +55,7 @@ async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
                 let why = "a directory; -r removes it with all in it";
                 return Err(Failure::at(ErrorKind::IsADirectory, "rm", &place.path, why));
             }
-            // It may be a link to nothing, or to a path out of the store.
+            // The path may be a link to a missing path, or to one outside the store.
             Some(Err(error)) if !place.slash && is_of_link(&error) => Some(error),
             Some(looked) => looked.map(|_| None)?,
             None => None,
@@ -72,13 +72,13 @@ async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
     }
 }
 
-/// Whether stat, which follows links, may fail like this at a link.
+/// Whether stat, which follows links, can fail with this error at a link.
 fn is_of_link(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
 /// Removes the temporary files of killed `put`s at a place and beneath it; on this host those of `get`s, too.
-/// Reports how many it left because they are too young.
+/// Prints how many files it kept because they are too young.
 async fn sweep(context: &Context, place: &Place, tally: &mut Tally, out: &mut Output) -> Result<(), Failure> {
     let local = place.store.starts_with("file:");
     let is_leftover = |name: &str| is_unfinished_put(name) || local && is_unfinished_get(name);
@@ -96,7 +96,7 @@ async fn sweep(context: &Context, place: &Place, tally: &mut Tally, out: &mut Ou
             }
             let place = place.at(StorePath::parse(&entry.path)?);
             match place.fs.remove(&place.who, &place.path, false).await {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()), // another process was faster
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()), // another process removed it
                 Err(error) => Err(error.into()),
                 Ok(()) => out.done("rm", &place.path, []),
             }
@@ -107,7 +107,7 @@ async fn sweep(context: &Context, place: &Place, tally: &mut Tally, out: &mut Ou
         let files = if young == 1 { "1 temporary file is" } else { &format!("{young} temporary files are") };
         let hours = STALE_AFTER.as_secs() / 3_600;
         context.messages().warn(&format!(
-            "rm --stale {}{}: {files} younger than {hours} h and stayed: a {} may still write there",
+            "rm --stale {}{}: {files} younger than {hours} h and kept: a {} may still write there",
             place.store,
             place.path,
             if local { "`put` or `get`" } else { "`put`" }

@@ -15,7 +15,7 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     let first = context.place(first).await?;
     let target = match named.starts_with('/') {
         true => first.at(StorePath::parse(&named)?),
-        // A slash at its end is checked here.
+        // [`Place::stat`] would refuse a slash at the end; it is checked below.
         false => Place { slash: false, ..context.place(&named).await? },
     };
     let mut tally = context.tally();
@@ -23,7 +23,7 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     if sources.is_empty() {
         return tally.finish();
     }
-    let there = target.find().await?;
+    let there = target.find_target().await?;
     let into = there.as_ref().is_some_and(FileStatus::is_directory);
     let refuse = |why: &str| Err(Failure::at(ErrorKind::NotADirectory, "mv", &target.path, why));
     if there.is_some() && !into && sources.len() > 1 {
@@ -63,7 +63,7 @@ async fn source(
     let place = context.place(uri).await?;
     if place.store != target.store {
         return Err(Failure::usage(format!(
-            "mv: {} and {} are two stores; copy with get and put",
+            "mv: {} and {} are different stores; copy with get and put",
             place.store, target.store
         )));
     }
@@ -78,11 +78,11 @@ async fn one(place: Place, to: StorePath, force: bool, out: &mut Output) -> Resu
     }
 }
 
-/// A store names the source in its error, but often the target is the cause.
+/// The failure of a rename. A store names the source in its error, but often the target is the cause.
 async fn explained(error: Error, source: &Place, to: &StorePath, force: bool) -> Failure {
     let at_target = |why: String| Failure::at(error.kind(), "mv", to, why);
     match error.kind() {
-        ErrorKind::AlreadyExists if source.path == *to => at_target("it is its own target".to_owned()),
+        ErrorKind::AlreadyExists if source.path == *to => at_target("source and target are equal".to_owned()),
         ErrorKind::AlreadyExists if !force => at_target("it is there already; -f replaces it".to_owned()),
         ErrorKind::AlreadyExists
         | ErrorKind::IsADirectory

@@ -1,4 +1,4 @@
-//! Concurrent copies, which progress while the command prepares the next one.
+//! Concurrent copies, which make progress while the command prepares the next one.
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -7,15 +7,15 @@ use std::pin::pin;
 
 /// Copies in progress, and the results of finished ones.
 ///
-/// A copy that isn't polled may hold a resource that another call waits for, such as a place in a
-/// queue. So every await beside the copies goes through [`Running::beside`].
+/// A copy that isn't polled may hold a resource that another call waits for, such as a place in a queue. So
+/// the command runs every other future through [`Running::beside`].
 pub struct Running<F: Future> {
     under_way: FuturesUnordered<F>,
     done: VecDeque<F::Output>,
 }
 
 impl<F: Future> Running<F> {
-    /// Without copies so far.
+    /// No copies.
     pub fn new() -> Self {
         Self { under_way: FuturesUnordered::new(), done: VecDeque::new() }
     }
@@ -30,7 +30,7 @@ impl<F: Future> Running<F> {
         self.under_way.len()
     }
 
-    /// Runs `work` while the copies progress.
+    /// Runs `work` while the copies make progress.
     pub async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -44,7 +44,7 @@ impl<F: Future> Running<F> {
         }
     }
 
-    /// The next result; None if all were taken.
+    /// Waits for the next result; `None` if all results were returned.
     pub async fn next(&mut self) -> Option<F::Output> {
         match self.done.pop_front() {
             Some(copied) => Some(copied),

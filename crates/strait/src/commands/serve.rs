@@ -1,4 +1,4 @@
-//! `serve`: the gateway, also that of `up`.
+//! `serve`, and the gateway of `up`.
 
 use super::stores::{self, Opened};
 use crate::cli::{Listening, Serve};
@@ -20,18 +20,17 @@ use strait_gateway::{
 use strait_store::{FileStore, Principal};
 use tokio::net::TcpSocket;
 
-/// The user for clients that don't log in, beyond loopback.
+/// The user for clients without a login, if the gateway listens beyond loopback.
 const NOBODY: &str = "nobody";
 
-/// A certificate that expires sooner causes a warning, so that its authority has time to make
-/// another.
+/// A certificate that expires within this time causes a warning, so that the operator can renew it.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * DAY_SECONDS);
 const DAY_SECONDS: u64 = 86_400;
 const HOUR_SECONDS: u64 = 3_600;
-/// Time between two checks whether the certificate's file has changed.
+/// Time between two checks whether the loaded certificate or lists changed, or a list expired.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(1);
 
-/// Serves the named stores.
+/// Serves the stores that the flags name.
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
     let access = Door::open(&serve.listening)?;
     stores::refuse_itself(context, &serve.stores, serve.listening.listen)?;
@@ -53,8 +52,8 @@ fn store_of_2009(stores: &[Opened], named: Option<String>) -> Result<Option<Stri
     }
 }
 
-/// Serves until a signal comes. `store_2009` is the store of `--store-2009`, `more` goes into the
-/// start-up block, and `counted` into the metrics page.
+/// Serves until a signal comes. `store_2009` is the store of `--store-2009`. `more` is added to the start-up
+/// block, and `counted` to the metrics page.
 pub async fn run(
     listening: Listening,
     door: Door,
@@ -63,7 +62,7 @@ pub async fn run(
     more: String,
     counted: metrics::Write,
 ) -> Result<(), Failure> {
-    // From now on a signal causes a clean end.
+    // From now on, a signal causes a clean shutdown.
     let mut signals = Signals::catch()?;
     let hangups = Hangups::catch()?;
     let descriptors = raise_descriptor_limit();
@@ -115,7 +114,7 @@ pub async fn run(
     let serving = gateway.serve(async { drop(stopped.await) });
     let signalled = async {
         signals.next().await;
-        tracing::info!("ending: requests in flight are finished; a second signal ends at once");
+        tracing::info!("stopping: finishing requests in flight; a second signal stops at once");
         let _ = stop.send(());
         signals.next().await
     };
@@ -128,40 +127,40 @@ pub async fn run(
     ended
 }
 
-/// Raises the limit of descriptors to the system's maximum, and returns it. The usual soft limit of
-/// 1,024 is for programs that call select(), and below the gateway's own limits.
+/// Raises the limit of descriptors to the system's maximum, and returns it. The usual soft limit of 1,024 is
+/// meant for programs that call select(), and is below the gateway's own limits.
 pub(super) fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of open files can't be raised");
+        tracing::warn!(%error, "can't raise the limit of open files");
     }
-    let descriptors = getrlimit(Resource::Nofile).current; // none: unlimited
+    let descriptors = getrlimit(Resource::Nofile).current; // `None` means unlimited
     descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
 }
 
-/// Logs the limit, once the process serves.
+/// Logs the limit of descriptors.
 pub(super) fn tell_descriptor_limit(descriptors: usize) {
-    tracing::info!(descriptors, "the limit of this process's open files and connections");
+    tracing::info!(descriptors, "limit of this process's open files and connections");
 }
 
-/// Prints the block of lines for a ready gateway.
+/// Prints the start-up block of a gateway that is ready.
 fn start_block(address: SocketAddr, told: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "strait {} serves on {address}\n{told}", env!("CARGO_PKG_VERSION"))?;
     out.flush()
 }
 
-/// Checks that the address is free, before making anything that only serving needs. Meanwhile no
-/// client can connect and mistake this for the gateway.
+/// Checks that the address is free, before anything is created that only serving needs. It doesn't listen, so
+/// no client can connect and mistake this for the gateway.
 ///
 /// # Errors
 /// Another process listens there, or this host doesn't have this address.
 pub(super) fn demand_free(address: SocketAddr) -> Result<(), Failure> {
     let bind = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // As for the gateway's own socket: an earlier process's connections don't block it.
+        // As for the gateway's own socket: connections of an earlier process don't block the address.
         socket.set_reuseaddr(true)?;
         socket.bind(address)
     };
@@ -193,7 +192,7 @@ impl Door {
             None => Principal::new(NOBODY),
         };
         let anonymous = listening.allow_anonymous.then(without_login);
-        // Beyond loopback there is a password file, or anonymous access. The overflow id identifies no
+        // Beyond loopback, a password file or anonymous access is required. The overflow id identifies no
         // user.
         let knows_own_user = rustix::process::geteuid().as_raw() != overflow_user();
         let starter =
@@ -201,7 +200,7 @@ impl Door {
         Ok(Self { access: Access { passwords, anonymous, starter, homes: None }, loopback })
     }
 
-    /// Gives each user who may log in a home in this store.
+    /// Creates a home directory in this store for each user who can log in.
     pub fn with_homes(mut self, homes: Homes) -> Self {
         self.access.homes = Some(homes);
         self
@@ -237,7 +236,7 @@ impl Door {
         warnings
     }
 
-    /// A warning if passwords can't be used at this address: logins need loopback or TLS.
+    /// A warning if no client can log in with a password at this address: logins need loopback or TLS.
     fn shut_to(&self, address: SocketAddr, tls: bool) -> Option<String> {
         if self.loopback || tls || !self.has_passwords() {
             return None;
@@ -310,7 +309,7 @@ fn tls(listening: &Listening) -> Result<Option<Arc<Tls>>, Failure> {
     Ok(Some(Arc::new(Tls::load(files).map_err(Failure::other)?)))
 }
 
-/// The start-up block's lines on TLS, and a warning if the certificate expires soon.
+/// The start-up block's lines about TLS, and a warning if the certificate expires soon.
 fn tls_told(tls: &Tls, listening: &Listening, now: SystemTime) -> (String, Option<String>) {
     let certificate = tls.certificate();
     let (end, is_urgent) = certificate_end(&certificate, now);
@@ -324,7 +323,7 @@ fn tls_told(tls: &Tls, listening: &Listening, now: SystemTime) -> (String, Optio
 }
 
 fn certificate_warning(end: &str) -> String {
-    format!("the TLS certificate {end}; put another in its place, and the gateway rereads it")
+    format!("the TLS certificate {end}; replace its file, and the gateway rereads it")
 }
 
 /// The warning that a revocation list has expired.
@@ -332,13 +331,13 @@ fn lists_warning(end: Option<SystemTime>, now: SystemTime) -> Option<String> {
     let end = end.filter(|end| *end < now)?;
     let date = chrono::DateTime::<chrono::Utc>::from(end).format("%Y-%m-%d %H:%M UTC");
     Some(format!(
-        "a list in --tls-client-crl EXPIRED at {date}: certificates revoked since then are accepted; put a \
-         new list in its place, and the gateway rereads it"
+        "a list in --tls-client-crl EXPIRED at {date}: certificates revoked since then are accepted; \
+         replace the list, and the gateway rereads it"
     ))
 }
 
-/// Warns of a certificate that expires soon, and of revocation lists that have expired: when the
-/// gateway has read them anew, when a list expires, and once a day.
+/// Warns about a certificate that expires soon, and about revocation lists that have expired: after the
+/// gateway rereads them, when a list expires, and once a day.
 async fn watch_certificate(tls: Arc<Tls>) {
     let has_expired = |end: Option<SystemTime>| end.is_some_and(|end| end < SystemTime::now());
     let state = || (tls.certificate(), tls.lists_end(), has_expired(tls.lists_end()));
@@ -360,7 +359,7 @@ async fn watch_certificate(tls: Arc<Tls>) {
     }
 }
 
-/// The certificate's expiry as text (or its start, if that lies ahead), and whether the operator has to act.
+/// The certificate's expiry as text (or its start, if that lies ahead), and whether the operator must act.
 fn certificate_end(certificate: &CertificateFacts, now: SystemTime) -> (String, bool) {
     let utc = chrono::DateTime::<chrono::Utc>::from;
     if now < certificate.begins {
@@ -387,7 +386,7 @@ fn local_root(path: &Path) -> Result<LocalRoot, Failure> {
     Ok(LocalRoot { path, fs: Arc::new(fs), umask: umask() })
 }
 
-/// The key in `file`, which is made if missing; without a file a random one.
+/// The key in `file`, which is created if missing; without a file, a random key.
 fn token_key(file: Option<&Path>) -> Result<[u8; 32], Failure> {
     let mut key = [0; 32];
     let Some(path) = file else {
@@ -409,7 +408,7 @@ fn token_key(file: Option<&Path>) -> Result<[u8; 32], Failure> {
     let shown = path.display();
     if metadata.mode() & 0o077 != 0 {
         return Err(Failure::other(format!(
-            "token key {shown}: others may read it; run `chmod 600 {shown}`"
+            "token key {shown}: others can read it; run `chmod 600 {shown}`"
         )));
     }
     if metadata.len() != key.len() as u64 {
@@ -422,7 +421,7 @@ fn token_key(file: Option<&Path>) -> Result<[u8; 32], Failure> {
 fn fill_random(key: &mut [u8; 32]) -> Result<(), Failure> {
     rustix::rand::getrandom(key, rustix::rand::GetRandomFlags::empty())
         .map(drop)
-        .map_err(|error| Failure::other(format!("the kernel gives no random bytes: {error}")))
+        .map_err(|error| Failure::other(format!("can't get random bytes from the kernel: {error}")))
 }
 
 #[cfg(test)]

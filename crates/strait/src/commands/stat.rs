@@ -7,7 +7,7 @@ use crate::format;
 use crate::output::Output;
 use strait_store::FileStatus;
 
-/// Prints the store's status of each operand.
+/// Prints the status of each operand.
 pub async fn stat(context: &Context, stat: Stat) -> Result<(), Failure> {
     let mut out = context.output();
     let mut tally = context.tally();
@@ -54,7 +54,7 @@ fn described(status: &FileStatus, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `format` with its `%` letters replaced: those of `hdfs dfs -stat`, and %p for the whole path.
+/// `format` with its `%` letters replaced, as in `hdfs dfs -stat`, and %p by the whole path.
 fn formatted(format: &str, status: &FileStatus, out: &Output) -> Result<String, Failure> {
     let mut text = String::new();
     let mut letters = format.chars();
@@ -81,7 +81,7 @@ fn formatted(format: &str, status: &FileStatus, out: &Output) -> Result<String, 
             Some('%') => text.push('%'),
             other => {
                 let letter = other.map(String::from).unwrap_or_default();
-                return Err(Failure::usage(format!("stat: no such format: %{letter}")));
+                return Err(Failure::usage(format!("stat: unknown format %{letter}; see --help")));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Opens the stores that a gateway serves, by its flags.
+//! Opens the stores that a gateway's flags name.
 
 use crate::context::{Context, invoking_user};
 use crate::failure::Failure;
@@ -12,22 +12,22 @@ use strait_store::{
 };
 use strait_store_any::OpenOptions;
 
-/// If a store hasn't answered after this time, or can't be reached, the gateway serves anyway and
-/// keeps trying in the background. After a power failure, gateways may start before their
-/// namenodes. One unreachable machine shouldn't keep users from the other stores.
+/// If a store can't be reached, or hasn't answered after this time, the gateway serves anyway and keeps
+/// trying in the background. After a power failure, a gateway may start before its namenodes. One unreachable
+/// machine mustn't keep users from the other stores.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A store, and its problems for the operator.
+/// A store, and its problems to report to the operator.
 pub struct Opened {
     pub store: ConfiguredStore,
-    /// The reason why it is unreachable; its capabilities are unknown then.
+    /// The reason why the store is unreachable. Then its capabilities are unknown.
     pub away: Option<String>,
-    /// The reason why its top directory can't be written.
+    /// The reason why the gateway can't write into the store's top directory.
     pub read_only: Option<Error>,
 }
 
 impl Opened {
-    /// A warning if all of its files are lost when this process ends.
+    /// A warning if all files of the store are lost when this process ends.
     pub fn forgetful(&self) -> Option<String> {
         let ConfiguredStore { name, uri, .. } = &self.store;
         uri.starts_with("memory:").then(|| {
@@ -36,11 +36,10 @@ impl Opened {
     }
 }
 
-/// Opens each `[NAME=]URI`, and checks each store: an operator should learn of problems now, not
-/// from a user.
+/// Opens and checks each `[NAME=]URI`, so that the operator learns of problems at the start.
 ///
 /// # Errors
-/// A wrong flag, or an error of a store that did answer: problems that don't pass by waiting.
+/// A wrong flag, or an error of a store that did answer: waiting doesn't solve such problems.
 pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>, Failure> {
     let mut named: Vec<(String, StoreUri)> = Vec::new();
     for flag in flags {
@@ -54,7 +53,7 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
         }
         let name = name.map_or_else(|| uri.scheme().to_string(), str::to_owned);
         if named.iter().any(|(other, _)| *other == name) {
-            return Err(Failure::usage(format!("two stores are called {name}; name them: --store NAME=URI")));
+            return Err(Failure::usage(format!("two stores are named {name}; rename one: --store NAME=URI")));
         }
         named.push((name, uri));
     }
@@ -68,10 +67,10 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
     Ok(stores)
 }
 
-/// Refuses a store at the gateway's own address: it would wait for itself for ever.
+/// Refuses a store that is this gateway itself: it would wait for itself forever.
 ///
 /// # Errors
-/// A store has that address, or a flag is no URI.
+/// A store has the gateway's own address, or a flag isn't a URI.
 pub fn refuse_itself(context: &Context, flags: &[String], listen: SocketAddr) -> Result<(), Failure> {
     for flag in flags {
         let uri = context.uri(split(flag).1)?;
@@ -85,7 +84,7 @@ pub fn refuse_itself(context: &Context, flags: &[String], listen: SocketAddr) ->
     Ok(())
 }
 
-/// Whether `HOST:PORT` is literally where this gateway listens.
+/// Whether the text of `gateway` is an address where this gateway listens. Doesn't look up names.
 fn is_itself(gateway: &str, listen: SocketAddr) -> bool {
     let local = gateway.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let Ok(named) = local.as_deref().unwrap_or(gateway).parse::<SocketAddr>() else { return false };
@@ -95,7 +94,7 @@ fn is_itself(gateway: &str, listen: SocketAddr) -> bool {
 
 /// Opens one store and checks it.
 async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, Failure> {
-    // A login acts as one user, but a gateway acts as each of its users.
+    // A login acts as one user, but a gateway must act as each of its users.
     let kadoop = strait_store_kadoop::Options { login: None, ..context.kadoop() };
     let mut options = OpenOptions { kadoop, ..context.stores()? };
     if uri.scheme() == Scheme::Strait {
@@ -133,8 +132,8 @@ async fn open(context: &Context, name: String, uri: StoreUri) -> Result<Opened, 
     Ok(Opened { store, away, read_only })
 }
 
-/// Logs each new reason why a store is unreachable, until it answers. After fixing the `known` one,
-/// an operator may find the next here, such as a key of another cluster.
+/// Logs each new reason why a store is unreachable, until it answers. `known` was reported already. Once the
+/// operator has fixed that, another reason may appear, such as a key of another cluster.
 async fn tell(deferred: Arc<DeferredStore>, store: String, known: Option<String>) {
     let mut told = known.unwrap_or_default();
     let failed = |error: &Error| {
@@ -144,17 +143,17 @@ async fn tell(deferred: Arc<DeferredStore>, store: String, known: Option<String>
         told = error.message().to_owned();
         match is_passing(error) {
             true => tracing::warn!(store, "still unavailable: {told}"),
-            false => tracing::error!(store, "can't be opened; retrying: {told}"),
+            false => tracing::error!(store, "can't open the store; retrying: {told}"),
         }
     };
     deferred.opened(failed).await;
     tracing::info!(store, "the store answers now");
 }
 
-/// Asks for the login's password now. Later the gateway would ask in the background, repeatedly, on
-/// a terminal that may have become a log. A command's token doesn't suffice, since it expires while
-/// the gateway serves. Commands don't get this session's token either, since its files belong to
-/// the gateway's clients.
+/// Asks for the login's password now. Later the gateway would ask in the background, repeatedly, on a
+/// terminal that may have become a log. A token kept by commands doesn't suffice, since it expires while the
+/// gateway serves. This session's token isn't kept for commands, since its files belong to the gateway's
+/// clients.
 fn ask_now(login: &mut strait_client::Options) -> Result<(), Failure> {
     if let Some(ask) = login.password.take() {
         let password = ask()?;
@@ -166,7 +165,7 @@ fn ask_now(login: &mut strait_client::Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the error may pass by waiting.
+/// Whether waiting may solve the error.
 fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
 }
@@ -175,7 +174,7 @@ fn unwritable(uri: &StoreUri) -> Option<Error> {
     FileStore::open(uri.path().as_str(), false).and_then(|store| store.check_writable()).err()
 }
 
-/// `NAME=URI` in its two parts; a URI alone may have a `=` in its path.
+/// Splits `NAME=URI`. In a URI without a name, a path may have a `=`.
 fn split(flag: &str) -> (Option<&str>, &str) {
     match flag.split_once('=') {
         Some((name, uri)) if !name.contains(':') => (Some(name), uri),

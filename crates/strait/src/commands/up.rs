@@ -1,4 +1,4 @@
-//! `up`: a gateway over a Kadoop cluster of its own, all in this process.
+//! `up`: a gateway with its own Kadoop cluster, all in this process.
 
 use super::datanode;
 use super::keys;
@@ -28,41 +28,41 @@ use strait_kadoop_wire::{Descriptors, Key};
 use strait_store::{ErrorKind, SetAttributes, StorePath};
 use strait_store_kadoop::KadoopStore;
 
-/// Datanodes in one process: as many as the usual replication, so that users can ask for it.
+/// Datanodes in this process: as many as the usual replication, so that users can request it.
 const DATANODES: usize = 3;
-/// Servers in this process, namenode and gateway included. They share its descriptors.
+/// Servers in this process, with namenode and gateway. They share its descriptors.
 const SERVERS: usize = DATANODES + 2;
-/// Least limit of open files for all servers. `tests/descriptors.rs` checks that it suffices.
+/// Smallest sufficient limit of open files for all servers. `tests/descriptors.rs` checks it.
 const MIN_DESCRIPTORS: usize = 256;
-/// There is one disk, so further replicas would only cost.
+/// Default replication. There is one disk, so more replicas would only cost.
 const REPLICATION: u16 = 1;
-/// Files in the data directory, if the flags name no other place.
+/// Names in the data directory, if the flags name no other place.
 const KEY: &str = "kadoop.key";
 const NAMENODE: &str = "namenode";
 const DATANODE: &str = "datanode-";
-/// The directory that every user of a cluster with logins may write into: sticky, as on every Unix
-/// host.
+/// A directory that every user of a cluster with logins may write into. Its mode has the sticky bit, as on
+/// every Unix host.
 const SHARED_DIRECTORY: &str = "/tmp";
 const SHARED_PERMISSION: u32 = 0o1777;
-/// An entry that a file system's root has from the start.
+/// An entry that a new file system's root may have.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Time limit for datanodes to announce themselves. They need milliseconds, but with a million
-/// replicas they read all names first.
+/// Time limit for datanodes to register. They need milliseconds, but with a million replicas they read all
+/// names first.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// A longer start logs a line. An empty cluster starts in a fraction of it.
+/// A start that takes longer logs a line. An empty cluster starts in a fraction of this time.
 const SILENT_START: Duration = Duration::from_secs(1);
-/// Time between two checks that all have joined.
+/// Time between two checks whether all datanodes have joined.
 const LOOK: Duration = Duration::from_millis(2);
 /// Time limit at the end for closing the files of disconnected clients.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Segment size of the namenode's log. Each start begins a segment, and reads the existing ones.
-/// Smaller than a rack's, which starts seldom.
+/// Segment size of the namenode's log. Each start begins a segment, and reads the existing ones. The size is
+/// smaller than for a separate namenode, which starts seldom.
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// After a crash no earlier writer can be alive, except those of other processes that use
-/// kadoop://, which renew each second. So files left open are closed soon.
+/// Lease times. After a crash, no earlier writer can be alive, except in other processes that use kadoop://,
+/// which renew their leases each second. So files left open are closed soon.
 const LEASE_SOFT_MS: u64 = 5_000;
 const LEASE_HARD_MS: u64 = 10_000;
 
@@ -72,10 +72,10 @@ pub async fn up(up: Up) -> Result<(), Failure> {
     demand_datanodes(up.min_replicas)?;
     warn_of_unknown_admins(&up)?;
     serve::demand_free(up.listening.listen)?;
-    // Before its servers divide the limit among themselves.
+    // Check before the servers divide the limit among themselves.
     demand_descriptors(raise_descriptor_limit())?;
     let data = up.data.display();
-    let reading = || tracing::info!("the cluster in {data} is still being read; serving begins afterwards");
+    let reading = || tracing::info!("still reading the cluster in {data}; will serve afterwards");
     let cluster = telling_if_slow(reading, Cluster::start(&up)).await?;
     let store = ConfiguredStore {
         name: "default".to_owned(),
@@ -95,15 +95,15 @@ pub async fn up(up: Up) -> Result<(), Failure> {
         (failure, ..) = futures::future::select_all(watched) => Err(failure),
     };
     match served {
-        // A second signal: the process ends everything at once, as a crash would.
+        // After a second signal, the process ends at once, as in a crash.
         Err(Failure::Ended(_)) => std::mem::forget(cluster),
         _ => cluster.stop().await,
     }
     served
 }
 
-/// Calls `tell` if the start takes a while: with many files the namenode reads a long log, and the
-/// datanodes list all replicas.
+/// Calls `tell` if the start takes long: with many files, the namenode reads a long log, and the datanodes
+/// list all replicas.
 async fn telling_if_slow<T>(tell: impl FnOnce(), starting: impl Future<Output = T>) -> T {
     let mut starting = pin!(starting);
     match tokio::time::timeout(SILENT_START, &mut starting).await {
@@ -115,18 +115,18 @@ async fn telling_if_slow<T>(tell: impl FnOnce(), starting: impl Future<Output = 
     }
 }
 
-/// With fewer, its own servers couldn't call each other.
+/// Refuses a limit of open files that is too low: the servers couldn't call each other.
 fn demand_descriptors(limit: usize) -> Result<(), Failure> {
     match limit < MIN_DESCRIPTORS {
         true => Err(Failure::other(format!(
-            "up: this process may open {limit} files, and needs {MIN_DESCRIPTORS}; raise the hard limit (`ulimit -Hn`, \
-             LimitNOFILE= of a systemd unit)"
+            "up: this process can open only {limit} files, and needs {MIN_DESCRIPTORS}; raise the hard limit \
+             (`ulimit -Hn`, LimitNOFILE= of a systemd unit)"
         ))),
         false => Ok(()),
     }
 }
 
-/// With a minimum above the number of datanodes, no file could be closed.
+/// Refuses a minimum above the number of datanodes: no file could be closed.
 fn demand_datanodes(min_replicas: u16) -> Result<(), Failure> {
     match usize::from(min_replicas) > DATANODES {
         true => Err(Failure::usage(format!(
@@ -136,7 +136,8 @@ fn demand_datanodes(min_replicas: u16) -> Result<(), Failure> {
     }
 }
 
-/// An unknown name may be a mistake, and a later user of that name becomes an administrator.
+/// Warns about administrators that aren't users. The name may be a mistake, and a user who gets it later
+/// becomes an administrator.
 fn warn_of_unknown_admins(up: &Up) -> Result<(), Failure> {
     let Some(file) = &up.listening.passwords else { return Ok(()) };
     let users = PasswordFile::users(file).map_err(Failure::other)?;
@@ -146,8 +147,8 @@ fn warn_of_unknown_admins(up: &Up) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the directory that all users share, unless something has that name already. Only the owner
-/// of a file in it may rename or remove it.
+/// Creates the directory that all users share, unless something has that name already. In it, only the owner
+/// of a file can rename or remove it.
 async fn make_shared_directory(homes: &Homes) -> Result<(), Failure> {
     let Homes { fs, superuser } = homes;
     let shared = StorePath::parse(SHARED_DIRECTORY)?;
@@ -163,7 +164,7 @@ async fn make_shared_directory(homes: &Homes) -> Result<(), Failure> {
     }
 }
 
-/// Namenode, datanodes, and their client.
+/// The namenode, the datanodes, and a client of them.
 struct Cluster {
     data: PathBuf,
     key: PathBuf,
@@ -184,7 +185,7 @@ impl Cluster {
             superuser: invoking_user().user.to_string(),
             admins: up.admins.clone(),
             min_replicas: up.min_replicas.into(),
-            // All datanodes are in this process, so there are no others to wait for.
+            // All datanodes are in this process, so don't wait for others.
             safe_mode_extra_ms: 0,
             lease_soft_ms: LEASE_SOFT_MS,
             lease_hard_ms: LEASE_HARD_MS,
@@ -207,7 +208,7 @@ impl Cluster {
         Ok(Self { data, key: key_file, store, datanodes, namenode })
     }
 
-    /// The start-up block's lines on the cluster.
+    /// The start-up block's lines about the cluster.
     fn told(&self) -> String {
         let (data, key) = (self.data.display(), self.key.display());
         format!("  data     {data}, in a namenode and {DATANODES} datanodes; their key is {key}\n")
@@ -225,16 +226,16 @@ impl Cluster {
         })
     }
 
-    /// Stops it, from the top down. The gateway has stopped already, so this closes the files that
-    /// its clients left open.
+    /// Stops the client, the datanodes and the namenode, in this order. The gateway has stopped already, so
+    /// this closes the files that its clients left open.
     async fn stop(self) {
         if tokio::time::timeout(CLOSE_PATIENCE, self.store.settled()).await.is_err() {
-            tracing::warn!("files that clients left open are closed at the next start");
+            tracing::warn!("couldn't close all files that clients left open; the next start closes them");
         }
         let Self { store, datanodes, namenode, .. } = self;
         let stopped = blocking(move || {
             drop(store);
-            // In parallel: each waits for its own threads.
+            // Stop the datanodes in parallel: each waits for its own threads.
             std::thread::scope(|scope| {
                 for datanode in datanodes {
                     scope.spawn(move || drop(datanode));
@@ -243,7 +244,7 @@ impl Cluster {
             drop(namenode);
         });
         if let Err(failure) = stopped.await {
-            tracing::error!(?failure, "the cluster didn't end cleanly");
+            tracing::error!(?failure, "the cluster didn't stop cleanly");
         }
     }
 }
@@ -292,8 +293,8 @@ fn join(
     }
 }
 
-/// Refuses a directory that holds anything but a cluster: other programs put those files there, and
-/// they need to be served as they are.
+/// Refuses a directory that isn't a whole cluster's: the data directory of one namenode or datanode, or a
+/// directory with other programs' files. The error names the command that serves it as it is.
 fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
     if let Some(role) = Role::of(data) {
         let (role, command) = match role {
@@ -301,7 +302,7 @@ fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
             Role::Datanode => ("datanode", "strait datanode --data"),
         };
         let why = format!(
-            "it is the directory of a single {role}; serve it with `{command} {}`, or name another --data",
+            "this is a {role}'s data directory; serve it with `{command} {}`, or name another --data",
             data.display()
         );
         return Ok(Err(Failure::at(ErrorKind::InvalidArgument, "use", data.display(), why)));
@@ -317,7 +318,7 @@ fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
                 "use",
                 &shown,
                 format!(
-                    "it holds {name}, which isn't of a Kadoop cluster; to serve the files in it as they are, \
+                    "it holds {name}, which isn't part of a Kadoop cluster; to serve its files as they are, \
                      run `strait serve --store file://{shown}`, else name another --data"
                 ),
             )));

@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, FileWriter, SetAttributes, StorePath};
 
-/// Tries to rename a file, as long as the outcome of the last try is unknown.
+/// Largest number of attempts to rename a file, while the outcome is unknown.
 const RENAMES: usize = 3;
 
 /// Copies each source into a store.
@@ -36,7 +36,7 @@ pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
     let copying = upload.all(context, &target);
     let result = signals.unless(copying).await;
     upload.progress.finish();
-    // A second signal ends even the cleanup.
+    // A second signal ends the command even during the cleanup.
     tokio::select! {
         () = upload.leftovers.clear() => result,
         failure = signals.next() => Err(failure),
@@ -54,13 +54,10 @@ struct Upload {
 
 impl Upload {
     async fn all(&self, context: &Context, named: &str) -> Result<(), Failure> {
-        // A slash at its end is checked here.
+        // [`Place::stat`] would refuse a slash at the end; it is checked below.
         let target = &Place { slash: false, ..context.place(named).await? };
         self.check_capabilities(target)?;
-        let there = match target.find().await {
-            Err(error) if error.kind() == ErrorKind::NotADirectory => None, // a parent is a file
-            found => found?,
-        };
+        let there = target.find_target().await?;
         let into = there.as_ref().is_some_and(FileStatus::is_directory);
         if !into {
             self.check_single(target, named.ends_with('/'), there.is_some()).await?;
@@ -97,7 +94,7 @@ impl Upload {
         tally.finish()
     }
 
-    /// A store without replicas and blocks would silently ignore them.
+    /// Refuses flags that a store without replicas and blocks would silently ignore.
     fn check_capabilities(&self, target: &Place) -> Result<(), Failure> {
         let asked = match (self.put.replication, self.put.block_size, self.put.min_replicas) {
             (Some(_), ..) => "--replication",
@@ -108,13 +105,12 @@ impl Upload {
         if target.fs.capabilities().replication {
             return Ok(());
         }
-        let why = format!("this store keeps neither replicas nor blocks; leave {asked} out");
+        let why = format!("this store has neither replicas nor blocks; omit {asked}");
         Err(Failure::at(ErrorKind::Unsupported, "put", &target.path, why))
     }
 
-    /// If the target isn't a directory, there may be only one source, and the target's parent must
-    /// exist: a typing error shouldn't make a tree. A slash at its end means that it should be a
-    /// directory.
+    /// If the target isn't a directory, there may be only one source, and the target's parent must exist: a
+    /// typing error shouldn't create a tree. A slash at the end means that the target should be a directory.
     async fn check_single(&self, target: &Place, slash: bool, is_file: bool) -> Result<(), Failure> {
         let several = self.put.operands.len() > 1;
         let fail = |why: &str| Err(Failure::at(ErrorKind::NotADirectory, "put", &target.path, why));
@@ -131,8 +127,8 @@ impl Upload {
         }
     }
 
-    /// Counts the bytes to copy, for the progress bar: a bar whose end moves while directories are found
-    /// shows nothing.
+    /// Counts the bytes to copy, for the progress bar: if the total grew while directories are found, the bar
+    /// would show nothing useful.
     async fn count(&self) {
         let sources: Vec<PathBuf> = self.put.operands.iter().map(|source| local_path(source)).collect();
         if !self.progress.is_shown() || !sources.iter().any(|source| source.is_dir()) {
@@ -183,7 +179,7 @@ impl Upload {
         Ok(if metadata.is_dir() { Found::Directory(metadata) } else { Found::File(Some(metadata)) })
     }
 
-    /// Makes a directory and returns the entries to copy into it.
+    /// Creates a directory in the store and returns the entries to copy into it.
     async fn enter(
         &self,
         source: &Path,
@@ -191,7 +187,7 @@ impl Upload {
         target: &Place,
         tally: &mut Tally,
     ) -> Result<Vec<(PathBuf, Place)>, Failure> {
-        // Its own user must be able to write into it.
+        // The user must be able to write into it while copying.
         let permission = Some(self.permission(&metadata, 0o1777) | 0o700);
         let made = target.fs.mkdirs(&target.who, &target.path, permission).await;
         made.map_err(|error| Failure::naming(error, "put", &target.path))?;
@@ -212,15 +208,15 @@ impl Upload {
                 true => "a link that leads to no file",
                 false => "neither a file nor a directory",
             };
-            let why = format!("left out: {what}");
+            let why = format!("skipped: {what}");
             tally.add(Err(Failure::at(ErrorKind::InvalidArgument, "put", path.display(), why)))?;
         }
         entries.sort_by(|a, b| b.0.cmp(&a.0)); // taken from the end
         Ok(entries)
     }
 
-    /// A copy's permission bits, limited to `kept`: the source's, and without --preserve at most
-    /// those that the umask leaves, as with cp(1).
+    /// A copy's permission bits, limited to `kept`: with --preserve the source's, otherwise minus the umask,
+    /// as in cp(1).
     fn permission(&self, metadata: &Metadata, kept: u32) -> u32 {
         let bits = metadata.permissions().mode() & kept;
         if self.put.copying.preserve { bits } else { bits & 0o777 & !self.umask }
@@ -234,7 +230,7 @@ impl Upload {
     ) -> Result<Copied, Failure> {
         self.check_free(&target).await?;
         let parent = target.path.parent().unwrap_or_else(|| target.path.clone());
-        // If the store shows a file only when it is whole, and renames by copying, no temporary name is
+        // If the store shows a file only when it is complete, and renames by copying, no temporary name is
         // needed.
         let capabilities = target.fs.capabilities();
         let appears_whole = !capabilities.visible_while_written && !capabilities.atomic_rename;
@@ -255,7 +251,7 @@ impl Upload {
             overwrite: appears_whole && self.put.copying.force,
             permission: metadata
                 .as_ref()
-                // A pipe's mode says nothing about its contents.
+                // A pipe's mode has no meaning for its contents.
                 .filter(|metadata| metadata.is_file())
                 .map(|metadata| self.permission(metadata, 0o777)),
             replication: self.put.replication,
@@ -264,7 +260,7 @@ impl Upload {
         };
         self.progress.found(target.path.name(), metadata.as_ref().map_or(0, Metadata::len));
         if appears_whole {
-            // Its writer removes what it began.
+            // On failure, the writer itself removes the unfinished file.
             let writer = target.fs.create(&target.who, &target.path, &options).await;
             let writer = writer.map_err(|error| Failure::naming(error, "put", &target.path))?;
             let bytes = self.write(input, &source, writer, preserved, &target, &target).await?;
@@ -272,7 +268,7 @@ impl Upload {
             return Ok(Copied { local: source, path: target.path, bytes });
         }
         let ticket = self.leftovers.add(Leftover::Stored(temporary.clone()));
-        // Only its removal is a matter of the temporary file's own.
+        // Notices name the target, except while the temporary file is removed.
         let alias = self.aliases.add(&temporary.path, &target.path);
         let writer = match temporary.fs.create(&temporary.who, &temporary.path, &options).await {
             Ok(writer) => writer,
@@ -280,7 +276,7 @@ impl Upload {
                 drop(alias);
                 match error.kind() {
                     ErrorKind::OutcomeUnknown | ErrorKind::TimedOut => self.leftovers.remove(ticket).await,
-                    _ => self.leftovers.settled(ticket), // it wasn't made
+                    _ => self.leftovers.settled(ticket), // it wasn't created
                 }
                 return Err(unseen(error, &temporary, &target));
             }
@@ -305,7 +301,7 @@ impl Upload {
         }
     }
 
-    /// Checks the target before anything is copied. The rename detects later changes.
+    /// Checks that the target is free, before anything is copied. The rename detects later changes.
     async fn check_free(&self, target: &Place) -> Result<(), Failure> {
         let refuse = |kind, why: &str| Err(Failure::at(kind, "put", &target.path, why));
         match target.find().await? {
@@ -317,7 +313,7 @@ impl Upload {
         }
     }
 
-    /// Fills the temporary file, and returns its length.
+    /// Writes the source into the temporary file, and returns its length.
     async fn write(
         &self,
         input: Box<dyn Read + Send>,
@@ -341,7 +337,7 @@ impl Upload {
         Ok(bytes)
     }
 
-    /// Renames the temporary file, which has so many bytes, to its target.
+    /// Renames the temporary file, which has this many bytes, to its target.
     async fn rename(&self, temporary: &Place, target: &Place, bytes: u64) -> Result<(), Failure> {
         let (fs, who) = (&target.fs, &target.who);
         let mut replace = self.put.copying.force;
@@ -359,14 +355,14 @@ impl Upload {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // If the outcome of an earlier try is unknown, that try may have succeeded meanwhile.
+            // If the outcome of an earlier attempt is unknown, that attempt may have succeeded since.
             let arrived_late = first.is_some() && failed.kind() == ErrorKind::NotFound;
             if failed.kind() != ErrorKind::OutcomeUnknown && !arrived_late {
                 return Err(Failure::of_temporary(failed, "put", &temporary.path, &target.path));
             }
             let failed = first.take().unwrap_or(failed);
-            // No other program uses the temporary name. While it exists, no try has succeeded. After one has
-            // succeeded, an earlier one that arrives late fails.
+            // No other program uses the temporary name. While it exists, no attempt has succeeded. After one
+            // has succeeded, an earlier attempt that arrives late fails.
             match (temporary.find().await, target.find().await) {
                 (Ok(None), Ok(Some(status))) if status.length == bytes => return Ok(()),
                 (Ok(Some(_)), _) if tries < RENAMES => first = Some(failed),
@@ -376,8 +372,8 @@ impl Upload {
     }
 }
 
-/// Number of files and bytes in these trees, as they will be copied. Unreadable entries count
-/// nothing, and cause errors later.
+/// Number of files and bytes to copy in these trees. Unreadable entries aren't counted, and cause errors
+/// later.
 fn counted(mut waiting: Vec<PathBuf>) -> (u64, u64) {
     let (mut files, mut bytes) = (0, 0);
     while let Some(path) = waiting.pop() {
@@ -397,17 +393,17 @@ fn counted(mut waiting: Vec<PathBuf>) -> (u64, u64) {
     (files, bytes)
 }
 
-/// Opens a local file on a blocking thread: opening a FIFO waits for its writer, and must not block
-/// signals.
+/// Opens a local file on a blocking thread: opening a FIFO blocks until it has a writer, and must not block
+/// the handling of signals.
 async fn open(source: PathBuf) -> Result<File, Failure> {
     let opened = tokio::task::spawn_blocking(move || {
         File::open(&source).map_err(|error| Failure::local(error, "read", &source))
     });
-    opened.await.map_err(|error| Failure::other(format!("opening a file: {error}")))?
+    opened.await.map_err(|error| Failure::other(format!("can't open a file: {error}")))?
 }
 
-/// A failure before the file has its name. No part of it is visible under that name, so the outcome
-/// is certain.
+/// A failure before the file has its final name. No part of it is visible under that name, so the outcome is
+/// certain: it isn't there.
 fn unseen(error: Error, temporary: &Place, target: &Place) -> Failure {
     let certain = match error.kind() {
         ErrorKind::OutcomeUnknown => {
@@ -435,6 +431,6 @@ fn told(copied: Result<Copied, Failure>, out: &mut Output) -> Result<(), Failure
 /// The type of a source.
 enum Found {
     Directory(Metadata),
-    /// None: standard input.
+    /// A file; `None` for standard input.
     File(Option<Metadata>),
 }

@@ -1,10 +1,10 @@
-//! Decides whether a request is executed: sessions, and behind them the response cache of section
-//! IV.D.
+//! Decides whether a request is executed, by its session and by the response cache of section IV.D.
 //!
 //! A request is executed if its session is known and its transaction id is higher than all earlier
-//! ones of its handle. Else it is a duplicate: still running, answered from the cache, or refused.
-//! While a session lives, the server forgets nothing that reveals a duplicate. After a session
-//! ends, the server refuses all its calls. So no eviction makes a call execute twice.
+//! ones of its handle. A request with the handle's latest transaction id is a duplicate: its call
+//! is still running, or the cache has its answer. The server refuses all other requests. While a
+//! session lives, the server forgets nothing that reveals a duplicate. After a session ends, the
+//! server refuses all its calls. So no eviction makes a call execute twice.
 
 mod table;
 #[cfg(test)]
@@ -21,14 +21,14 @@ use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-/// Bounds of the remembered state.
+/// Limits of the memory for sessions and results.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
-    /// Sessions at a time.
+    /// Most sessions at a time.
     pub sessions: usize,
-    /// Handles over all sessions.
+    /// Most handles, over all sessions.
     pub handles: usize,
-    /// Bytes of kept results over all sessions.
+    /// Most bytes of kept results, over all sessions.
     pub result_bytes: usize,
     /// Lifetime of a result.
     pub result_us: Micros,
@@ -57,20 +57,20 @@ pub enum Verdict {
     /// answer the first copy. Over TCP the first copy's connection may be gone, so the server asks
     /// the caller to ask again.
     Running,
-    /// A duplicate of an answered call: this frame again.
+    /// A duplicate of an answered call: the server sends this frame again.
     Answered(Bytes),
     /// Not executed.
     Refused(Refusal),
     /// Executed, but the answer was evicted.
     Doubtful(Doubt),
     /// There is no room to remember the request, so it isn't executed. The server can't remember
-    /// the refusal either: a duplicate may find room. Over UDP, where the network duplicates, the
-    /// server doesn't answer.
+    /// the refusal either, so it may execute a duplicate that finds room. Over UDP, where the
+    /// network makes duplicates, the server therefore doesn't answer.
     NoRoom,
 }
 
 /// Sessions and recent results. A call touches only its own handle's data. So concurrent calls,
-/// even of one client, share no cache line that either writes to.
+/// even of one client, write to no common cache line.
 pub struct Admission {
     sessions: Box<[Shard<Sessions>]>,
     /// By session and handle.
@@ -78,23 +78,24 @@ pub struct Admission {
     limits: AdmissionLimits,
     session_count: AtomicUsize,
     handles: AtomicUsize,
-    /// Whether a session ended whose handles are still in the table.
+    /// Whether the table still has handles of a session that was evicted.
     leaves_handles: AtomicBool,
-    /// The sum over all shards, without their drift.
+    /// Bytes of results in all shards, except for each shard's `drift`.
     result_bytes: AtomicUsize,
 }
 
-/// A session's use is recorded at most once in this part of an unused session's lifetime.
+/// The lifetime of an unused session, divided by this, is the shortest time between two records of
+/// its use.
 const NOTE: Micros = 1024;
 
-/// Results sampled in each shard to estimate the age of old ones.
+/// Results sampled in each shard to estimate which are the oldest.
 const SAMPLE: usize = 64;
 
-/// The drift of all shards together is at most this part of the room for results.
+/// The drift of all shards together is at most the room for results, divided by this.
 const DRIFT: usize = 16;
 
 impl Admission {
-    /// Knows no session yet.
+    /// Without any session yet.
     pub fn new(limits: AdmissionLimits) -> Self {
         Self {
             sessions: (0..limits::CACHE_SHARDS).map(|_| Shard::default()).collect(),
@@ -108,17 +109,17 @@ impl Admission {
     }
 
     /// Opens a session under an id that the driver drew at random. At the limit of sessions it
-    /// evicts one without calls. Handshakes cost nothing, not even a key (they can be replayed),
-    /// and mustn't keep out clients that have calls to make. A session without a key can be evicted
-    /// too.
+    /// evicts a session that never had a call, or one without a key. A handshake costs its sender
+    /// nothing, not even a key, since it can be replayed. So handshakes mustn't keep out clients
+    /// that have calls to make.
     ///
     /// # Errors
-    /// [`Refusal::Overloaded`] if all sessions have calls.
+    /// [`Refusal::Overloaded`]: there are as many sessions as allowed, and none may be evicted.
     pub fn open_session(&self, id: SessionId, now: Micros) -> Result<(), Refusal> {
         self.open_bound_session(id, None, now)
     }
 
-    /// The same, for a caller without the cluster's key.
+    /// The same, with the bond of a caller that doesn't use the cluster's key.
     ///
     /// # Errors
     /// As [`Admission::open_session`].
@@ -155,13 +156,13 @@ impl Admission {
         true
     }
 
-    /// Decides about a whole request: whether it is undamaged and no duplicate. `None` means that
-    /// the client must send it again.
+    /// Decides about a whole request. `None` means that it is damaged, and the client must send it
+    /// again.
     pub fn judge(&self, id: CallId, intact: bool, now: Micros) -> Option<Verdict> {
         (intact || planted(Planted::NoChecksum)).then(|| self.begin(id, now))
     }
 
-    /// Asks prior to execution whether the request is a duplicate (Figure 3).
+    /// Decides before the execution whether the request is a duplicate (Figure 3).
     pub fn begin(&self, id: CallId, now: Micros) -> Verdict {
         // Usually the handle has made calls before, and its slot holds the session.
         if let Some(verdict) = self.begin_on_known_handle(id, now) {
@@ -218,8 +219,8 @@ impl Admission {
         true
     }
 
-    /// Whether the request would be executed at present. A chain's callee passes bytes on before
-    /// this is decided.
+    /// Whether the request is new, so that the server would execute it. A chain's callee asks this
+    /// before it passes on the first bytes, when the decision isn't made yet.
     pub fn is_new(&self, id: CallId) -> bool {
         let known = {
             let requests = self.requests(id);
@@ -232,17 +233,17 @@ impl Admission {
         }
     }
 
-    /// The bond of a session of this server, unless that is the cluster's key.
+    /// The bond of a session; `None` if it uses the cluster's key, or the server doesn't know it.
     pub fn bond(&self, session: SessionId) -> Option<Arc<Bond>> {
         self.sessions(session).by_id.get(&session)?.bond.clone()
     }
 
-    /// Whether the session belongs to this server.
+    /// Whether the server knows the session.
     pub fn knows(&self, session: SessionId) -> bool {
         self.sessions(session).by_id.contains_key(&session)
     }
 
-    /// Keeps the answer of a request that was begun. It keeps refusals too, so that duplicates get
+    /// Keeps the answer of a request that was begun. It also keeps refusals, so that duplicates get
     /// the same answer. Does nothing if the handle has a later call, or the session is gone.
     pub fn complete(&self, id: CallId, answer: Bytes, now: Micros) {
         {
@@ -263,8 +264,8 @@ impl Admission {
         }
     }
 
-    /// Ensures that a request which hasn't begun never will. Returns its known outcome.
-    /// [`Refusal::Revoked`] means that it certainly never executes.
+    /// Ensures that a request that hasn't begun never will. Returns the request's outcome, if
+    /// known. [`Refusal::Revoked`] means that it certainly never executes.
     pub fn revoke(&self, id: CallId, now: Micros) -> Verdict {
         let mut sessions = self.sessions(id.session);
         let Some(session) = sessions.find(id.session, now) else {
@@ -297,8 +298,8 @@ impl Admission {
         Some(slot.verdict_on_duplicate())
     }
 
-    /// Removes expired sessions and results; call it every few seconds ("the lifetime of each cache
-    /// entry is checked periodically").
+    /// Removes expired sessions and results. Call it every few seconds (section IV.D: "the lifetime
+    /// of each cache entry is checked periodically").
     pub fn sweep(&self, now: Micros) {
         self.sweep_results(now);
         let mut any_forgotten = self.leaves_handles.swap(false, Ordering::Relaxed);
@@ -323,7 +324,7 @@ impl Admission {
         }
     }
 
-    /// Removes expired results. A running call counts as use of its session.
+    /// Removes expired results. A session with a running call counts as used.
     fn sweep_results(&self, now: Micros) {
         for shard in &self.requests {
             let Requests { slots, drift } = &mut *shard.lock();
@@ -388,8 +389,8 @@ impl Admission {
         }
     }
 
-    /// The age limit: evicting results from before it leaves `enough` bytes. Large shards are
-    /// sampled. `None` if no more than that is kept.
+    /// Completion time of the newest result to evict, so that about `enough` bytes stay. It is
+    /// estimated from a sample of each large shard. `None` if at most `enough` bytes are kept.
     fn oldest_beyond(&self, enough: usize) -> Option<Micros> {
         let all = self.result_bytes.load(Ordering::Relaxed);
         let beyond = all.checked_sub(enough).filter(|beyond| *beyond > 0)?;
@@ -421,7 +422,8 @@ impl Admission {
         }
     }
 
-    /// Adds to a shard's bytes of results. Every call would write to a single sum.
+    /// Counts a shard's bytes of results in its drift, since a single sum would be written by every
+    /// call.
     fn account(&self, drift: &mut isize, bytes: isize) {
         *drift += bytes;
         if drift.unsigned_abs() > self.limits.result_bytes / DRIFT / self.requests.len() {
@@ -431,11 +433,11 @@ impl Admission {
 
     #[cold]
     fn tell(&self, drift: &mut isize) {
-        // Never below zero: each sum that a shard reports was true at some time.
+        // The sum never falls below zero: a shard's part of it was its true size at some time.
         self.result_bytes.fetch_add(std::mem::take(drift).cast_unsigned(), Ordering::Relaxed);
     }
 
-    /// Records the use of a session. Rarely, since all its calls share the record.
+    /// Records the use of a session, but rarely, since all its calls share the record.
     fn note_use(&self, session: &Session, now: Micros) {
         let noted = session.used_at.load(Ordering::Relaxed);
         if now.saturating_sub(noted) > self.limits.session_idle_us / NOTE {

@@ -20,7 +20,7 @@ pub(super) struct Shard<T>(Mutex<T>);
 #[derive(Default)]
 pub(super) struct Sessions {
     pub(super) by_id: HashMap<SessionId, Arc<Session>, BuildHasherDefault<RandomIdHasher>>,
-    /// Sessions that were expendable at the last check, the oldest first.
+    /// Sessions that were expendable when they were last checked, the oldest first.
     pub(super) unused: VecDeque<SessionId>,
 }
 
@@ -31,14 +31,15 @@ pub(super) struct Requests {
     pub(super) drift: isize,
 }
 
-/// A handle of a session. Lock its shard after the session's, if both are needed.
+/// A handle of a session. To lock both, lock the session's shard before the handle's.
 pub(super) type Place = (SessionId, u32);
 
 pub(super) struct Session {
     pub(super) used_at: AtomicU64,
     /// Whether a call was ever made in it.
     pub(super) used: AtomicBool,
-    /// A forgotten session: the server refuses its requests, but those already running may end.
+    /// Whether the server forgot the session. It then refuses new requests of the session, but
+    /// running ones may end.
     pub(super) forgotten: AtomicBool,
     /// The bond of the session, unless it is the cluster's key.
     pub(super) bond: Option<Arc<Bond>>,
@@ -65,14 +66,16 @@ pub(super) fn place(id: CallId) -> Place {
 }
 
 impl<T> Shard<T> {
-    /// A panic elsewhere leaves counters and maps consistent: no operation here panics half-way.
+    /// Ignores poisoning: no operation under the lock panics half-way, so counters and maps stay
+    /// consistent.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Sessions {
-    /// Removes the oldest expendable session, if there is one. No call will be executed in it.
+    /// Removes and returns the oldest expendable session, if there is one. No further call will be
+    /// executed in it.
     pub(super) fn forget_expendable(&mut self) -> Option<Arc<Session>> {
         while let Some(id) = self.unused.pop_front() {
             if self.by_id.get(&id).is_some_and(|session| session.is_expendable()) {
@@ -84,7 +87,7 @@ impl Sessions {
         None
     }
 
-    /// Finds a session, which counts as a use of it.
+    /// Finds a session. This counts as a use of it.
     pub(super) fn find(&mut self, id: SessionId, now: Micros) -> Option<Arc<Session>> {
         if planted(Planted::NoIncarnationCheck) || planted(Planted::CacheWithoutSession) {
             let session = self.by_id.entry(id).or_insert_with(|| Arc::new(Session::new(now, None)));
@@ -102,13 +105,13 @@ impl Session {
         Self { used_at: AtomicU64::new(now), used, forgotten, bond }
     }
 
-    /// Whether it has never had a call. Changes only under its shard's lock.
+    /// Whether it has never had a call. This changes only under the lock of the session's shard.
     pub(super) fn is_unused(&self) -> bool {
         !self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether it is evicted first: it has no calls, or its caller has no key and so could open any
-    /// number.
+    /// Whether it may be evicted: it never had a call, or its caller has no key and so could open
+    /// any number of sessions.
     pub(super) fn is_expendable(&self) -> bool {
         self.is_unused() || matches!(self.bond.as_deref(), Some(Bond::Keyless))
     }
@@ -130,8 +133,8 @@ impl Slot {
     }
 }
 
-/// Hashes session ids that the server drew, which spread by themselves. Handle ids are small,
-/// dense, and bounded for each session.
+/// Hashes a session id and a handle id. The server draws session ids at random, so they need no
+/// further mixing. Handle ids are small, dense, and bounded for each session.
 #[derive(Default)]
 pub(super) struct RandomIdHasher(u64);
 
@@ -141,14 +144,14 @@ impl Hasher for RandomIdHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // The shard took the low bits of the first half: take the second half.
+        // The low bits of the first half choose the shard, so take the second half.
         if let Some(word) = bytes.last_chunk::<8>() {
             self.0 ^= u64::from_le_bytes(*word);
         }
     }
 
     fn write_u32(&mut self, handle: u32) {
-        // Fibonacci hashing: the map uses the top bits too.
+        // Fibonacci hashing, since the map also uses the top bits.
         self.0 ^= u64::from(handle).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 

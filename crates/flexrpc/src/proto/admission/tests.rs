@@ -149,7 +149,7 @@ fn copies_that_come_at_the_same_time_are_executed_once() {
         }
     };
     std::thread::scope(|scope| (0..COPIES).for_each(|_| drop(scope.spawn(serve))));
-    // A call that a later one on its handle overtakes isn't executed at all.
+    // A call isn't executed at all if a later one on its handle arrives first.
     assert!(executed.iter().all(|times| times.load(Ordering::Relaxed) <= 1));
     let last = &executed[executed.len() - 2..];
     assert!(last.iter().all(|times| times.load(Ordering::Relaxed) == 1));
@@ -170,7 +170,7 @@ fn a_forgotten_session_is_refused_on_handles_that_it_had_too() {
     assert_eq!(admission.usage(), (0, 0, 0));
 }
 
-/// Anybody may open sessions without a key, and make calls in them.
+/// Anybody can open sessions without a key, and make calls in them.
 #[test]
 fn callers_without_a_key_keep_no_others_out() {
     let limits = AdmissionLimits { sessions: 3, ..AdmissionLimits::default() };

@@ -3,8 +3,8 @@
 //! The protocol has neither sessions nor ordered transaction ids, so the [response
 //! cache](crate::proto::admission) doesn't fit. Instead the server recognises a retransmission by
 //! the fields that it shares with the first transmission ([`Key`]). It remembers executed calls for
-//! some time, and while there is room. A later duplicate is executed again. Clients that can't bear
-//! this use TCP, or FlexRPC.
+//! a limited time, and fewer if memory is short. If a duplicate comes later, the server executes it
+//! again. Clients that can't accept this must use TCP, or FlexRPC.
 
 use crate::proto::Micros;
 use crate::proto::admission::Verdict;
@@ -17,17 +17,17 @@ use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of shards: enough that callers rarely meet in one.
+/// Number of shards: enough that concurrent calls rarely share one.
 const SHARDS: usize = 16;
 
-/// Bounds of the remembered state.
+/// Limits of the memory for calls and replies.
 #[derive(Clone, Copy, Debug)]
 pub struct DuplicateLimits {
-    /// Remembered calls, some 100 bytes each. SunRPC clients retransmit after seconds, so the
+    /// Remembered calls; each takes some 100 bytes. SunRPC clients retransmit after seconds, so the
     /// server must remember the calls of several seconds.
     pub calls: usize,
-    /// Bytes of their replies. A duplicate of a call whose reply was evicted gets an error and
-    /// isn't executed.
+    /// Bytes of the replies of remembered calls. The server answers a duplicate of a call whose
+    /// reply was evicted with an error, and doesn't execute it.
     pub reply_bytes: usize,
     /// How long a call is remembered after its end.
     pub kept_us: Micros,
@@ -35,7 +35,8 @@ pub struct DuplicateLimits {
 
 impl Default for DuplicateLimits {
     fn default() -> Self {
-        // Five seconds of 50,000 calls; longer than libtirpc's total timeout of 25 s.
+        // 262,144 calls: five seconds at 50,000 calls a second. 120 s: longer than libtirpc's total
+        // timeout of 25 s.
         Self { calls: 1 << 18, reply_bytes: 64 << 20, kept_us: 120_000_000 }
     }
 }
@@ -56,7 +57,7 @@ pub struct Key {
 /// Recent calls, and their replies.
 pub struct Duplicates {
     shards: [Mutex<Shard>; SHARDS],
-    /// Randomly seeded, since callers choose their keys.
+    /// Randomly seeded: otherwise callers, which choose their keys, could fill a single shard.
     hasher: RandomState,
     limits: DuplicateLimits,
 }
@@ -66,9 +67,9 @@ struct Shard {
     calls: HashMap<Key, Entry>,
     /// All keys of `calls`, in the order in which they began.
     order: VecDeque<Key>,
-    /// The number, in that order, of the first call.
+    /// The number of the first call in `order`.
     first: u64,
-    /// Calls before this number have lost their replies.
+    /// Calls with lower numbers have lost their replies, or won't keep them.
     bare: u64,
     reply_bytes: usize,
 }
@@ -84,13 +85,13 @@ enum State {
 }
 
 impl Duplicates {
-    /// Knows no call yet.
+    /// Without any call yet.
     pub fn new(limits: DuplicateLimits) -> Self {
         Self { shards: Default::default(), hasher: RandomState::new(), limits }
     }
 
-    /// Asks prior to execution whether the call is a duplicate. A call to execute counts as running
-    /// until [`Duplicates::complete`].
+    /// Decides before the execution whether the call is a duplicate. A call to execute counts as
+    /// running until [`Duplicates::complete`].
     pub fn begin(&self, key: Key) -> Verdict {
         let mut shard = self.shard(&key);
         match shard.calls.get(&key).map(|entry| &entry.state) {
@@ -175,7 +176,8 @@ impl Shard {
         false
     }
 
-    /// Forgets calls, oldest first, while the end of the oldest is `old`.
+    /// Forgets the oldest call, and then the next one, while `old` holds for the time at which it
+    /// ended.
     fn forget(&mut self, old: impl Fn(Micros) -> bool) {
         let done_long_ago = |shard: &Self| {
             let entry = shard.order.front().and_then(|key| shard.calls.get(key));
@@ -191,7 +193,7 @@ impl Shard {
     }
 }
 
-/// A panic elsewhere leaves a shard consistent: no operation here panics half-way.
+/// Ignores poisoning: no operation under the lock panics half-way, so a shard stays consistent.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -29,8 +29,8 @@ const STARTTLS: &[u8] = b"STARTTLS";
 /// A call, without its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The caller's transaction id, which the reply carries; the same in a
-    /// retransmission.
+    /// The caller's transaction id, which the reply carries. All transmissions of a call have the
+    /// same.
     pub xid: u32,
     /// The called procedure.
     pub procedure: Procedure,
@@ -38,7 +38,7 @@ pub struct Call {
     pub credentials: Credentials,
 }
 
-/// Reasons to look no further into a message.
+/// Reasons not to execute a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
     /// Not a call, so there is no caller to answer.
@@ -68,11 +68,11 @@ pub struct AuthStatus(pub u32);
 impl AuthStatus {
     /// The server can't read them.
     pub const BAD_CREDENTIALS: Self = Self(1);
-    /// A flavour that the server doesn't accept; the client may retry with another.
+    /// The server doesn't accept this flavour; the client may retry with another one.
     pub const REJECTED_CREDENTIALS: Self = Self(2);
     /// The server can't read the verifier.
     pub const BAD_VERIFIER: Self = Self(3);
-    /// The security of these credentials doesn't suffice.
+    /// These credentials aren't secure enough.
     pub const TOO_WEAK: Self = Self(5);
 }
 
@@ -96,7 +96,7 @@ pub enum Answer {
     GarbageArguments,
     /// The service failed.
     SystemError,
-    /// Denied without a look at the arguments.
+    /// Denied; the server didn't read the arguments.
     Denied(Denial),
 }
 
@@ -104,7 +104,7 @@ impl Call {
     /// Reads a whole message. Returns the call, and the rest as its arguments.
     ///
     /// # Errors
-    /// It isn't a call, or a call that must be denied.
+    /// It isn't a call, or the server must deny the call.
     pub fn decode(message: &[u8]) -> Result<(Self, &[u8]), Unfit> {
         let mut rest = message;
         let xid = word(&mut rest)?;
@@ -112,7 +112,7 @@ impl Call {
             return Err(Unfit::NotACall);
         }
         let denied = |why| Unfit::Denied { xid, why };
-        // Check this first: another version may have another form from here on.
+        // Check this first: a message of another version may have another format from here on.
         if word(&mut rest)? != RPC_VERSION {
             return Err(denied(Denial::RpcMismatch));
         }
@@ -150,7 +150,7 @@ impl Call {
 }
 
 impl Answer {
-    /// The reply to call `xid`, up to where a result begins.
+    /// The reply to call `xid`, without the result that follows it.
     pub fn encode(self, xid: u32) -> Vec<u8> {
         let mut out = Vec::with_capacity(REPLY_HEAD_BYTES + 8);
         let status = match self {
@@ -176,7 +176,8 @@ impl Answer {
         out
     }
 
-    /// Reads a reply: its call, the answer, and the bytes after it. `None` if it isn't a reply.
+    /// Reads a reply: the transaction id, the answer, and the bytes after it. `None` if it isn't a
+    /// reply.
     pub fn decode(message: &[u8]) -> Option<(u32, Self, &[u8])> {
         let mut rest = message;
         let mut next = || word(&mut rest).ok();
@@ -203,7 +204,7 @@ impl Answer {
                     Self::Denied(Denial::RpcMismatch)
                 }
                 AUTH_ERROR => {
-                    // With each of them the call wasn't executed.
+                    // Whatever the status is, the call wasn't executed.
                     Self::Denied(Denial::Auth(AuthStatus(next()?)))
                 }
                 _ => return None,
@@ -223,7 +224,7 @@ pub fn tls_request(xid: u32, procedure: Procedure) -> Vec<u8> {
     out
 }
 
-/// The transaction id, if a message is such a call.
+/// The transaction id, if a message is a request to begin TLS.
 pub fn asks_for_tls(message: &[u8]) -> Option<u32> {
     let mut rest = message;
     let xid = word(&mut rest).ok()?;
@@ -233,7 +234,7 @@ pub fn asks_for_tls(message: &[u8]) -> Option<u32> {
     (begins && [next()?, next()?, next()?] == [0, AUTH_TLS, 0]).then_some(xid)
 }
 
-/// The server's consent to begin TLS.
+/// The server's reply that it will begin TLS.
 pub fn tls_offer(xid: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
     put(&mut out, &[xid, REPLY, ACCEPTED, AUTH_NONE, STARTTLS.len() as u32]);
@@ -242,7 +243,7 @@ pub fn tls_offer(xid: u32) -> Vec<u8> {
     out
 }
 
-/// Whether a message is the consent to call `xid`.
+/// Whether a message is that reply, for the request `xid`.
 pub fn is_tls_offer(xid: u32, message: &[u8]) -> bool {
     message == tls_offer(xid)
 }
@@ -288,8 +289,8 @@ mod tests {
             bytes.extend_from_slice(b"arguments");
             assert_eq!(Call::decode(&bytes), Ok((call(credentials), &b"arguments"[..])));
         }
-        // Worked out by hand, RFC 5531 section 9: xid, CALL, 2, program, version, procedure, none,
-        // none.
+        // Computed by hand from RFC 5531, section 9: xid, CALL, 2, program, version, procedure,
+        // none, none.
         let words = [0x0102_0304, 0, 2, 100_003, 3, 7, 0, 0, 0, 0];
         let bytes: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
         assert_eq!(call(Credentials::None).encode(), bytes);
@@ -336,7 +337,8 @@ mod tests {
             bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
             bytes
         };
-        // The flavour, its length, the host name's length within, the verifier's.
+        // The changes: flavour, length, the length of the host name in it, the length of the
+        // verifier.
         assert_eq!(Call::decode(&change(24, 6)), denied(AuthStatus::REJECTED_CREDENTIALS));
         assert_eq!(Call::decode(&change(28, 401)), denied(AuthStatus::BAD_CREDENTIALS));
         assert_eq!(Call::decode(&change(28, u32::MAX)), denied(AuthStatus::BAD_CREDENTIALS));
@@ -372,7 +374,7 @@ mod tests {
     fn a_denial_for_any_reason_is_one() {
         let rejected = Answer::Denied(Denial::Auth(AuthStatus::REJECTED_CREDENTIALS));
         let mut bytes = rejected.encode(77);
-        // AUTH_REJECTEDVERF, AUTH_FAILED, RPCSEC_GSS_CTXPROBLEM, and a number that nobody has.
+        // AUTH_REJECTEDVERF, AUTH_FAILED, RPCSEC_GSS_CTXPROBLEM, and an unassigned number.
         for status in [4, 7, 14, u32::MAX] {
             bytes[16..].copy_from_slice(&status.to_be_bytes());
             let denied = Answer::Denied(Denial::Auth(AuthStatus(status)));

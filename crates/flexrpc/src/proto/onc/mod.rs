@@ -2,14 +2,14 @@
 //! their answers.
 //!
 //! - [`message`]: calls and replies.
-//! - [`record`]: the records of a TCP connection, out of their fragments.
-//! - [`duplicates`]: recognises retransmitted datagrams by the fields that they share.
+//! - [`record`]: assembles the records of a TCP connection from their fragments.
+//! - [`duplicates`]: recognises retransmitted datagrams by fields that all transmissions share.
 //! - [`rpcbind`]: registers the addresses of a server's programs.
 //!
 //! A datagram, and the first bytes of a connection, are FlexRPC's if they begin with
-//! [`MAGIC`](crate::proto::frame::MAGIC). As a record mark, the magic would announce 1.2 GB. As a
-//! datagram's first words, it is no call: the word after a call's transaction id is 0, and the
-//! version after the magic is not.
+//! [`MAGIC`](crate::proto::frame::MAGIC). As a record mark, the magic would announce 1.2 GB. A
+//! datagram that begins with it can't be a call of ONC RPC: a call's second word is 0, but a
+//! frame's second word begins with its version, which isn't 0.
 
 pub mod duplicates;
 pub mod message;

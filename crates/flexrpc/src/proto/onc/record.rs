@@ -1,5 +1,5 @@
 //! Record marking (RFC 5531, section 11): on a byte stream each message is a record. It travels in
-//! fragments, each behind a mark of its length.
+//! fragments. A mark with the length precedes each fragment.
 
 /// Bytes of a mark.
 pub const MARK_BYTES: usize = 4;
@@ -15,16 +15,17 @@ pub fn mark(len: usize) -> [u8; MARK_BYTES] {
     (len as u32 | LAST).to_be_bytes()
 }
 
-/// Reasons why no record can be read. The beginning of the next one is then unknown.
+/// Reasons why no record can be read. The start of the next record is then unknown, so the stream
+/// is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// The record is larger than the limit, by the sizes that its marks claim.
+    /// The record is larger than the limit, according to its marks.
     TooLarge,
     /// An empty fragment that isn't the last. A peer could send such fragments for ever.
     EmptyFragment,
 }
 
-/// Assembles a record in the buffer in which its fragments arrive, by removing the marks between
+/// Assembles a record in the buffer that receives its fragments, by removing the marks between
 /// them.
 #[derive(Clone, Debug)]
 pub struct Assembly {
@@ -40,7 +41,7 @@ impl Assembly {
         Self { limit, len: 0, fragment_left: 0, in_last: false }
     }
 
-    /// Bytes of the record so far, which are the buffer's first.
+    /// Bytes of the record so far. They are at the beginning of the buffer.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -50,18 +51,19 @@ impl Assembly {
         self.len == 0
     }
 
-    /// Bytes of the record that its marks have announced so far.
+    /// Bytes of the record that have arrived, or that its latest mark announces.
     pub fn announced(&self) -> usize {
         self.len + self.fragment_left
     }
 
-    /// Takes in bytes that arrived behind the record's: `buffer` holds these, then the new ones.
-    /// Returns how many bytes of the buffer still count: the record's, and behind them bytes that
-    /// can't be taken in yet. Also returns whether the record is whole; then
+    /// Adds bytes that have arrived: `buffer` holds the record's bytes so far, then the new ones.
+    /// Returns how many bytes of the buffer are still in use: the record's, then those that can't
+    /// be added yet. Also returns whether the record is whole. After a whole record,
     /// [`Assembly::begin_next`] begins another.
     ///
     /// # Errors
-    /// A mark claims too much, even if its bytes haven't arrived.
+    /// A mark announces more than the limit (even before the bytes arrive), or an empty fragment
+    /// that isn't the last.
     pub fn take_in(&mut self, buffer: &mut [u8]) -> Result<(usize, bool), RecordError> {
         let mut at = self.len;
         let whole = loop {

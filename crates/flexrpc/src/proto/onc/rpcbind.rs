@@ -1,5 +1,5 @@
-//! Messages to and from rpcbind, by which clients find programs by number (RFC 1833): a server's
-//! registrations, by version 3, and a client's look-ups, by version 2 or 3.
+//! Messages to and from rpcbind. Clients ask it for the address of a program (RFC 1833). A server
+//! registers by version 3, and a client looks up by version 2 or 3.
 
 use crate::proto::auth::Credentials;
 use crate::proto::ids::Procedure;
@@ -12,7 +12,7 @@ const VERSION: u32 = 3;
 const SET: Procedure = Procedure::new(PROGRAM, VERSION, 1);
 const UNSET: Procedure = Procedure::new(PROGRAM, VERSION, 2);
 
-/// The address of one version of a program, by one transport.
+/// The address of one version of a program, for one transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The program's number.
@@ -21,13 +21,13 @@ pub struct Mapping {
     pub version: u32,
     /// The transport: `tcp`, `udp`, `tcp6` or `udp6`.
     pub netid: &'static str,
-    /// The address at which it listens.
+    /// The address at which the server listens.
     pub address: SocketAddr,
 }
 
 impl Mapping {
-    /// A program's mappings: one for each transport that reaches `listen`. A listener on any IPv6
-    /// address also accepts IPv4.
+    /// A program's mappings: one for each transport by which clients reach `listen`. A listener on `[::]`
+    /// also accepts IPv4, so it gets `tcp` and `udp`, too.
     pub fn all(program: u32, version: u32, listen: SocketAddr, udp: bool) -> Vec<Self> {
         let of = |netid, address| Self { program, version, netid, address };
         let mut all = Vec::new();
@@ -46,7 +46,8 @@ impl Mapping {
         all
     }
 
-    /// The call that registers the mapping; rpcbind refuses if it has another.
+    /// The call that registers the mapping. Rpcbind refuses if it has another for the same program,
+    /// version and transport.
     pub fn set(&self, xid: u32) -> Vec<u8> {
         self.call(xid, SET)
     }
@@ -63,18 +64,18 @@ impl Mapping {
         let mut to = Encoder::flat(head);
         to.u32(self.program);
         to.u32(self.version);
-        // The text is never too long: rpcbind accepts any length.
+        // This never fails: rpcbind sets no limit for texts.
         let texts = [&netid, &address, &owner].map(|text| to.text(text, UNLIMITED));
         debug_assert!(texts.iter().all(Result::is_ok));
         to.finish().into_vec()
     }
 }
 
-/// Largest result of a look-up: an address, at most some 50 characters of an IPv6 one.
+/// Largest result of a look-up, in bytes: an IPv6 address takes some 50.
 pub const REPLY_BYTES: usize = 512;
 
-/// The call that asks for a program's address: of the portmapper (version 2) over IPv4, since all
-/// have it, and of rpcbind (version 3) over IPv6.
+/// The call that asks a host for a program's address: version 2 (the portmapper) for IPv4, since
+/// all hosts support it, and version 3 (rpcbind) for IPv6. Returns procedure and arguments.
 pub fn question(host: IpAddr, (program, version): (u32, u32), is_tcp: bool) -> (Procedure, Vec<u8>) {
     let (netid, none) = (Text::from(if is_tcp { "tcp6" } else { "udp6" }), Text::default());
     let mut to = Encoder::flat(Vec::new());
@@ -90,7 +91,8 @@ pub fn question(host: IpAddr, (program, version): (u32, u32), is_tcp: bool) -> (
     (Procedure::new(PROGRAM, VERSION, 3), to.finish().into_vec())
 }
 
-/// The port in the answer to [`question`], 0 for none; `None` if it isn't an answer.
+/// The port in the answer to [`question`]; 0 if the program isn't registered; `None` if this isn't
+/// an answer.
 pub fn port(host: IpAddr, answer: &[u8]) -> Option<u16> {
     let word = u32::from_be_bytes(*answer.first_chunk()?);
     if host.is_ipv4() {

@@ -1,6 +1,7 @@
-//! One chain call on its way through this callee: bytes arrive from the caller or the previous
-//! callee and go on to the next; outcomes come back. It never sleeps. Its owner, a worker or the
-//! forwarder, calls [`ChainCall::advance`] when a socket is ready or a timer is due.
+//! A chain call on its way through this callee. Bytes arrive from the caller or the previous
+//! callee, and leave for the next one; outcomes come back. The code here never sleeps. The call's
+//! owner, a worker or the forwarder, calls [`ChainCall::advance`] when a socket is ready or a timer
+//! is due.
 
 use super::downstream::{Downstream, Push};
 use super::job::Job;
@@ -29,10 +30,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Receives in a row before other calls get their turn.
+/// How many receives a call makes in a row before other calls get their turn.
 const READS_IN_A_ROW: usize = 32;
 
-/// The part of the remaining time that is reserved for the answer's way back: a callee must time
+/// The remaining time, divided by this, is reserved for the answer's way back: a callee must time
 /// out before its own caller does.
 const KEPT_TIME: Micros = 16;
 
@@ -51,7 +52,7 @@ pub(crate) struct ChainCall {
     end_by: Option<Micros>,
     /// The time at which the call began to arrive, or its answer to leave.
     begun: Micros,
-    /// The time at which bytes of it last arrived or left.
+    /// The latest time at which bytes of it arrived or left.
     moved: Micros,
     relay: Relay,
     /// The next callee, and the frame's head for it; absent if the call is refused.
@@ -61,19 +62,19 @@ pub(crate) struct ChainCall {
     /// Whether the next callee's socket has no room for bytes that may leave.
     blocked: bool,
     tag: Option<[u8; TAG_BYTES]>,
-    /// The caller, until a worker gets the call.
+    /// The caller's identity, until a worker gets the call to execute.
     caller: Option<Caller>,
     /// The payload, after all of it has arrived.
     payload: Option<Bytes>,
     answer: Option<(Bytes, usize)>,
-    /// Its share of the memory for answers that callers don't take.
+    /// The answer's share of the memory for callers that are slow to receive.
     untaken: Option<Share>,
 }
 
 /// The outcome of an advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advanced {
-    /// It waits for a socket, the execution, or a timer.
+    /// The call waits for a socket, its execution, or a timer.
     Waits,
     /// More work is possible at once, but other calls come first.
     More,
@@ -142,7 +143,8 @@ impl ChainCall {
         if chain.hops.first().is_some_and(|next| !core.may_forward_to(next.callee)) {
             return Err(Refusal::ForwardingDenied);
         }
-        // A passed-on call carries the cluster's tag, which no other caller may obtain.
+        // A call that is passed on carries the cluster's tag. Callers without the cluster's key
+        // mustn't obtain such tags.
         if core.is_bound(self.head.id.session) {
             return Err(Refusal::ForwardingDenied);
         }
@@ -182,7 +184,8 @@ impl ChainCall {
     /// Advances the call as far as possible without waiting. A worker may sleep in a receive
     /// instead of polling first, for at most [`STICK`](crate::server::connection::STICK).
     pub(crate) fn advance(&mut self, core: &Core, idle: &Idle, may_sleep: bool) -> Advanced {
-        // Pass on the bytes that came with the head first: a receive may sleep until more come.
+        // First pass on the bytes that came with the head, since a receive may sleep until more
+        // bytes come.
         self.pass_on(core, idle);
         let mut more = self.payload.is_none() && self.answer.is_none();
         for _ in 0..READS_IN_A_ROW {
@@ -194,10 +197,11 @@ impl ChainCall {
                 None => return Advanced::Closed,
             }
             self.pass_on(core, idle);
-            // Compute the checksum while the bytes are under way.
+            // Compute the checksum while the bytes travel.
             self.reader.check();
         }
-        // The next callee is unlikely to have executed the call before this one.
+        // Before this callee executes the call, the next one has hardly answered: don't look for
+        // its answer yet.
         if !(may_sleep && self.has_left() && self.caller.is_some()) {
             self.listen(core, idle);
         }
@@ -206,7 +210,7 @@ impl ChainCall {
         if ends || self.answer_by.is_some_and(|by| now >= by) {
             self.answer_by = None;
             if self.payload.is_none() && self.answer.is_none() {
-                // The caller times out too.
+                // The caller also times out, so it needs no answer.
                 return Advanced::Closed;
             }
             self.relay.timed_out();
@@ -224,8 +228,8 @@ impl ChainCall {
         [self.answer_by, self.end_by, self.stalls_at(core)].into_iter().flatten().min()
     }
 
-    /// The time at which a caller that sends its call, or takes its answer, has stalled or was too
-    /// slow overall.
+    /// The time at which the caller counts as stalled, while it sends its call or receives its
+    /// answer: no bytes have moved for too long, or the whole takes too long.
     fn stalls_at(&self, core: &Core) -> Option<Micros> {
         let bytes = match (&self.payload, &self.answer) {
             (_, Some((answer, _))) => answer.len(),
@@ -236,15 +240,15 @@ impl ChainCall {
         Some(still.min(clock::after(self.begun, core.time_for(bytes))))
     }
 
-    /// For a shutdown: the callees behind time out at `soon`, and a running service here at
-    /// `at_last`.
+    /// For a shutdown: sets the time to stop waiting, which is `at_last` while the service runs
+    /// here, and otherwise `soon`.
     pub(crate) fn end_by(&mut self, soon: Micros, at_last: Micros) {
         let by = if self.relay.waits_for_execution() { at_last } else { soon };
         self.end_by = Some(self.end_by.map_or(by, |end_by| end_by.min(by)));
     }
 
-    /// Receives once. `false` if no bytes wait or none are needed; `None` if the caller is gone,
-    /// and the call with it.
+    /// Receives once. `false` if no bytes are waiting or none are needed; `None` if the caller, and
+    /// with it the call, is lost.
     fn receive(&mut self, core: &Core, may_sleep: bool) -> Option<bool> {
         let Self { reader, upstream, relay, .. } = self;
         let recv = if may_sleep { Wire::recv } else { Wire::try_recv };
@@ -256,7 +260,7 @@ impl ChainCall {
                 Some(true)
             }
             Ok(Read::Nothing) => Some(false),
-            // Without the last byte, no callee behind executes the call either.
+            // No callee behind this one gets the last byte, so none executes the call.
             Err(error) => {
                 if let ReadError::NoRoom(head) = error {
                     let _ = upstream.fd.try_send(&[&untagged_refusal(head.id, Refusal::Overloaded)]);
@@ -301,7 +305,8 @@ impl ChainCall {
     /// Answers without execution: this transmission doesn't begin the call here.
     fn answer_instead(&mut self, answer: Bytes) {
         self.relay.withhold();
-        // Closing before the last byte makes the next callee drop the bytes it has.
+        // This closes the connection before the last byte, so the next callee drops the bytes that
+        // it has.
         self.downstream = None;
         self.begin_answer(answer, clock::now());
     }
@@ -311,7 +316,8 @@ impl ChainCall {
         self.answer = Some((answer, 0));
     }
 
-    /// The call to execute here, once, after its payload has arrived whole.
+    /// Takes the call for its execution, after all of its payload has arrived. Returns it only
+    /// once.
     pub(crate) fn take_job(&mut self) -> Option<Job> {
         let args = self.payload.clone()?;
         Some(Job {
@@ -324,13 +330,14 @@ impl ChainCall {
         })
     }
 
-    /// Whether nothing is left to pass on, so that no callee waits while this one executes.
+    /// Whether nothing is left to pass on. Then no callee waits for bytes while this one executes
+    /// the call.
     pub(crate) fn has_left(&self) -> bool {
         self.relay.is_sent_whole() || self.relay.rest_is_settled()
     }
 
-    /// Waits until an advance has work. For the next callee's answer it spins first. `false` if
-    /// nothing happens until `until`.
+    /// Waits until an advance has work. While it waits for the next callee's answer, it first
+    /// spins. `false` if nothing happens until `until`.
     pub(crate) fn wait(&mut self, until: Micros) -> bool {
         let all_left = self.has_left();
         let upstream = match (&self.answer, &self.payload) {
@@ -338,8 +345,8 @@ impl ChainCall {
             (None, None) => PollFlags::IN,
             (None, Some(_)) => PollFlags::empty(),
         };
-        // A socket from which nothing is expected isn't watched: its hang-up would wake this again
-        // and again.
+        // Don't watch a socket that has no work: if its peer hung up, it would wake this again and
+        // again.
         let mut fds = Vec::with_capacity(2);
         if !upstream.is_empty() {
             fds.push(PollFd::new(&self.upstream.fd, upstream));
@@ -357,7 +364,8 @@ impl ChainCall {
         }
         let start = clock::now();
         let until = self.answer_by.map_or(until, |by| by.min(until));
-        // Errors of poll concern its arguments; the advance's own system calls report the others.
+        // An error of poll concerns its arguments. The system calls of the advance report all other
+        // errors.
         let ready = socket::poll(&mut fds, Some(until)).unwrap_or(true);
         if let Some(spinner) = spinner {
             spinner.slept_since(start);
@@ -428,16 +436,16 @@ impl ChainCall {
         let Some(downstream) = self.downstream.take() else { return };
         let unreachable = Refusal::Unreachable(downstream.obstacle);
         let unsent = (downstream.sent == 0).then(|| downstream.fd.failure().unwrap_or(unreachable));
-        // If another connection should be tried, the next advance makes it.
+        // If the relay wants another connection, the next advance makes it.
         self.relay.lost(downstream.pooled, unsent);
     }
 
-    /// Takes the next callee's answer. Continues after a request to send the call again: the
-    /// forwarder's epoll announces each change only once.
+    /// Receives the next callee's answer. Continues after a request to send the call again, since
+    /// the forwarder's epoll announces each change only once.
     fn listen(&mut self, core: &Core, idle: &Idle) {
         while !self.relay.rest_is_settled() && self.listen_once(core, idle) {}
         if self.downstream.is_none() {
-            // Events will announce another connection, if one is tried.
+            // If there is another connection to try, begin it, so that its events can be watched.
             self.pass_on(core, idle);
         }
     }
@@ -457,8 +465,8 @@ impl ChainCall {
                     None => self.next_is_lost(),
                 }
                 if self.relay.rest_is_settled() {
-                    // The callee answered before it got the whole call, so it still waits for the
-                    // rest.
+                    // If the callee answered before it got the whole call, it still waits for the
+                    // rest. So the connection can't carry another call.
                     self.downstream = self.downstream.take().filter(|_| self.relay.is_sent_whole());
                     self.downstream.iter_mut().for_each(|downstream| downstream.answered = true);
                 }
@@ -492,7 +500,7 @@ impl ChainCall {
                 if let Some(downstream) = &mut self.downstream {
                     downstream.sent = 0;
                 }
-                // The next advance sends the bytes that the socket doesn't take now.
+                // The next advance sends the rest, if the socket has no room now.
                 match self.push() {
                     Ok(pushed) => self.blocked = pushed == Push::Blocked,
                     Err(_) => self.next_is_lost(),
@@ -536,7 +544,7 @@ impl ChainCall {
                     self.moved = clock::now();
                 }
                 Ok(None) if self.untaken.is_none() => {
-                    // An answer that its caller doesn't take costs memory, which is bounded.
+                    // An answer that its caller is slow to receive costs memory, which is bounded.
                     self.untaken = core.sending.take(answer.len() - *sent);
                     return if self.untaken.is_some() { Advanced::Waits } else { Advanced::Closed };
                 }
@@ -566,7 +574,7 @@ impl ChainCall {
         self.upstream
     }
 
-    /// Whether the call arrived under TLS. Then it never leaves in the clear.
+    /// Whether the call arrived under TLS. Such a call never leaves unencrypted.
     fn is_encrypted(&self) -> bool {
         self.upstream.fd.security() != Security::Plain
     }

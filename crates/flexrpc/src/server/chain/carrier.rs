@@ -1,7 +1,7 @@
 //! A worker that carries a chain call: it passes the call on, executes it, and waits for the next
-//! callee's answer. It does all of this itself, since each hand-off to another thread costs a
-//! callee more than the work. This holds only while another worker watches the other connections.
-//! Else the forwarder takes over the call, in whatever state it is.
+//! callee's answer. It does all of this itself, since giving the call to another thread takes
+//! longer than the work. It does so only while another worker watches the other connections.
+//! Otherwise the forwarder takes over the call, in whatever state it is.
 
 use super::call::{Advanced, ChainCall};
 use super::job::Job;
@@ -12,18 +12,18 @@ use crate::server::connection::{Connection, MayStay, STICK};
 use crate::server::core::Core;
 use std::sync::Arc;
 
-/// The end of a worker's part in a call.
+/// How a worker's part in a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carried {
     /// Answered; the connection can carry the next call.
     Over,
-    /// Gone; the connection is unusable.
+    /// The call is lost, since the connection is unusable.
     Closed,
-    /// Left to the forwarder, together with its connection.
+    /// The forwarder has the call and its connection.
     Left,
 }
 
-/// Carries the call on this connection: its head, or all of it, has arrived.
+/// Carries the chain call on this connection. All of it has arrived (`frame`), or only its head.
 pub(crate) fn carry(
     connection: &Arc<Connection>,
     frame: Option<Frame>,

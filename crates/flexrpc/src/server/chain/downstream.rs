@@ -20,13 +20,13 @@ pub(crate) struct Downstream {
     pub(crate) obstacle: Obstacle,
     /// [`Core::tls_renewals`] at the time of connecting.
     renewals: u64,
-    /// Taken from the pool; the callee may have closed it.
+    /// Whether it comes from the pool. The callee may have closed such a connection.
     pub(crate) pooled: bool,
     /// Whether the forwarder's epoll watches it.
     pub(crate) watched: bool,
-    /// Bytes of the frame that have left.
+    /// How many bytes of the frame have left.
     pub(crate) sent: usize,
-    /// The whole call was sent and answered, so the next may follow.
+    /// Whether the whole call was sent and answered, so that another call may follow.
     pub(crate) answered: bool,
 }
 
@@ -68,7 +68,7 @@ impl Downstream {
 
     /// Prepares an answered connection for the pool: an idle one keeps no memory.
     pub(crate) fn rest(mut self) -> Self {
-        // It was quiet, so it holds no bytes.
+        // All bytes were read, so nothing is lost with the buffer.
         let _ = self.reader.release();
         Self { pooled: true, watched: false, sent: 0, answered: false, ..self }
     }
@@ -108,8 +108,8 @@ impl Downstream {
         }
     }
 
-    /// The event that a blocked socket waits for: room, or the callee's part of a handshake, for
-    /// which room is no help.
+    /// The event that a blocked socket waits for: room to send, or during TLS's handshake, bytes
+    /// from the callee.
     pub(crate) fn awaits(&self) -> PollFlags {
         let in_handshake = self.connected && self.fd.is_handshaking();
         if in_handshake { PollFlags::IN } else { PollFlags::OUT }

@@ -1,5 +1,6 @@
-//! Chain calls that their own workers execute. While a service runs, no other thread would notice
-//! that the call times out. So the forwarder checks their deadlines, and answers for late ones.
+//! Chain calls that their own workers execute. While a service runs, its worker can't notice that
+//! the call times out. So the forwarder checks the deadlines of these calls, and answers the late
+//! ones.
 
 use super::call::ChainCall;
 use crate::proto::Micros;
@@ -29,7 +30,7 @@ impl Executing {
         let mut state = self.state();
         let by = call.due(core).unwrap_or(Micros::MAX);
         state.calls.insert(call.id, call);
-        // Usually an earlier call had less time, so one check serves many calls.
+        // Usually an earlier call is due sooner, so one check serves many calls.
         let sooner = by < state.look_at;
         state.look_at = state.look_at.min(by);
         sooner
@@ -52,7 +53,7 @@ impl Executing {
         if now < first { None } else { state.calls.remove(&id) }
     }
 
-    /// Lets all calls time out at `at`, for a shutdown.
+    /// Makes all calls time out at `at`, for a shutdown.
     pub(crate) fn end_by(&self, at: Micros) {
         let mut state = self.state();
         state.calls.values_mut().for_each(|call| call.end_by(at, at));

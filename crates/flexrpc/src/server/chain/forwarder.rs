@@ -1,5 +1,5 @@
 //! The forwarder: one thread for the chain calls whose workers are needed for other connections
-//! (section IV.C). It only moves bytes and sleeps in epoll.
+//! (section IV.C). It only moves bytes and sleeps in epoll; it executes no service.
 
 use super::call::{Advanced, ChainCall};
 use super::shared::{Adopted, Chains, FIRST_CALL};
@@ -20,7 +20,8 @@ use std::time::Duration;
 const EVENTS: usize = 64;
 
 /// How long a shutdown waits for callees behind this one after the call is over here. Healthy
-/// callees answer within their own calls' time, and a dead callee mustn't hold up this one.
+/// callees answer within their own calls' time, and a dead callee mustn't delay this one's
+/// shutdown.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Longest sleep; correctness doesn't depend on it.
@@ -34,7 +35,7 @@ pub(crate) struct Forwarder<C> {
     connections: Arc<C>,
     epoll: OwnedFd,
     calls: HashMap<u64, Box<ChainCall>>,
-    /// Calls that yielded to others. No event will announce them.
+    /// Calls that have more work but let others go first. No event will announce them.
     unfinished: Vec<u64>,
     /// The time at which a shutdown drops all calls.
     ends_at: Option<Micros>,
@@ -48,7 +49,7 @@ impl<C: ConnectionTable> Forwarder<C> {
         Ok(Self { core, chains, connections, epoll, calls, unfinished, ends_at: None })
     }
 
-    /// Passes calls on until it is closed and none is left.
+    /// Forwards calls until the server shuts down and no call is left.
     pub(crate) fn run(mut self) {
         let mut spinner = Spinner::new(self.core.options.spin);
         while !self.is_over() {
@@ -138,7 +139,7 @@ impl<C: ConnectionTable> Forwarder<C> {
         }
         let Some(call) = self.calls.remove(&id) else { return };
         let _ = epoll::delete(&self.epoll, &call.upstream.fd);
-        // A worker may carry the next call on it.
+        // The connection returns to the pool, and a worker may carry another call on it.
         if let Some(downstream) = call.downstream.as_ref().filter(|downstream| downstream.watched) {
             let _ = epoll::delete(&self.epoll, &downstream.fd);
         }
@@ -169,7 +170,8 @@ impl<C: ConnectionTable> Forwarder<C> {
     }
 }
 
-/// Watches both directions, edge-triggered: an advance always goes as far as it can.
+/// Watches both directions, edge-triggered. This is enough, since an advance always goes as far as
+/// it can.
 fn watch(epoll: &OwnedFd, fd: impl AsFd, id: u64) {
     let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
     // If the kernel lacks memory for it, the call waits until its timeout.

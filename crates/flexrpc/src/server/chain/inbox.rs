@@ -1,4 +1,4 @@
-//! A queue between threads that wait in epoll.
+//! A queue for threads that wait in epoll.
 
 use crate::sync::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};

@@ -1,4 +1,4 @@
-//! The execution of a chain's call, as the call's owner hands it to a worker.
+//! The execution of a chain call, which the call's owner gives to a worker.
 
 use crate::proto::Micros;
 use crate::proto::extension::Caller;
@@ -6,9 +6,9 @@ use crate::proto::frame::Head;
 use crate::server::core::Origin;
 use bytes::Bytes;
 
-/// A chain's call to execute at this callee.
+/// A chain call to execute at this callee.
 pub(crate) struct Job {
-    /// The id of its chain call.
+    /// The number of the [`ChainCall`](super::call::ChainCall).
     pub(crate) call: u64,
     pub(crate) head: Head,
     pub(crate) args: Bytes,

@@ -1,5 +1,5 @@
-//! The forwarding of chain calls: a call arrives from its caller or from the previous callee, this
-//! callee executes it, and passes its bytes on to the next.
+//! The forwarding of chain calls. A call arrives from its caller or from the previous callee; this
+//! callee executes it and passes its bytes on to the next callee.
 //!
 //! ```text
 //!  previous ── call ──▶ ┌──────────── ChainCall ───────────┐ ── call ──▶ Downstream ──▶ next
@@ -12,9 +12,10 @@
 //! ```
 //!
 //! A call has one owner at a time, which advances it. Usually its worker does everything
-//! (`carrier`). The last service worker never waits for a callee behind this one. So chains that
-//! cross each other (A→B→C and C→B→A) can't deadlock bounded pools. The forwarder takes over calls
-//! that have to wait. Their services run as jobs of any worker.
+//! (`carrier`). The last free service worker never waits for a callee behind this one. So chains
+//! that cross each other (A→B→C and C→B→A) can't deadlock, though the number of workers is bounded.
+//! The forwarder takes over the calls that would have to wait. Any worker executes the services of
+//! such calls, as jobs.
 
 mod call;
 mod carrier;

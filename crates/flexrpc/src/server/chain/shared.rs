@@ -1,4 +1,4 @@
-//! State of the chain calls under way, shared by service workers and the forwarder.
+//! State of the chain calls in progress, shared by service workers and the forwarder.
 
 use super::call::{ChainCall, Idle};
 use super::executing::Executing;
@@ -11,14 +11,14 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::io;
 use std::sync::PoisonError;
 
-/// Idle connections to next callees: a few for each host of a rack.
+/// Most idle connections to next callees: a few for each host of a rack.
 const POOLED: usize = 256;
 
 /// The first call's id; the forwarder uses lower ids for other events.
 pub(crate) const FIRST_CALL: u64 = 1;
 
 pub(crate) struct Chains {
-    /// Calls that workers should execute.
+    /// Calls of the forwarder that workers must execute.
     pub(crate) jobs: Inbox<Job>,
     /// Messages to the forwarder.
     pub(crate) adopted: Inbox<Adopted>,
@@ -30,15 +30,15 @@ pub(crate) struct Chains {
     /// Number of calls that workers carry.
     carried: AtomicUsize,
     closed: AtomicBool,
-    /// No more calls will come.
+    /// Whether no more calls will come.
     ended: AtomicBool,
 }
 
 /// A message to the forwarder.
 pub(crate) enum Adopted {
-    /// A call whose worker is needed for other connections.
+    /// A call to take over, since its worker is needed for other connections.
     Call(Box<ChainCall>),
-    /// The result of a call that the forwarder keeps.
+    /// The result of a call that the forwarder owns.
     Ran(u64, Result<Reply, Ended>),
 }
 
@@ -91,7 +91,7 @@ impl Chains {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Whether no call is left, and none will come.
+    /// Whether no call is left with a worker or in the queue, and none will come.
     pub(crate) fn are_over(&self) -> bool {
         // The order matters: a worker gives a call to the forwarder before it uncounts it.
         self.ended.load(Ordering::Acquire)

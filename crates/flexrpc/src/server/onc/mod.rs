@@ -1,9 +1,10 @@
 //! Plain ONC RPC on the server's port: unmodified SunRPC clients call the same services, over TCP
 //! and UDP.
 //!
-//! They get less than FlexRPC's callers. They have no sessions: execution is at most once only as far
-//! as [`duplicates`](crate::proto::onc::duplicates) reaches over UDP, and over TCP the memory for
-//! procedures of [`OncOptions::repeated`]. They have no deadlines, no cluster key, and no text with an error.
+//! These clients get fewer guarantees than FlexRPC's. They have no sessions. So a call is executed
+//! at most once only as long as the server remembers it: over UDP in
+//! [`duplicates`](crate::proto::onc::duplicates), and over TCP for the procedures of
+//! [`OncOptions::repeated`]. They have no deadlines, no cluster key, and no error texts.
 
 pub(crate) mod records;
 pub(crate) mod registration;
@@ -36,34 +37,36 @@ use std::sync::Arc;
 /// The socket on which Linux's rpcbind accepts registrations from its own host.
 pub const RPCBIND_SOCKET: &str = "/run/rpcbind.sock";
 
-/// Callers that a server answers in plain ONC RPC.
+/// The callers that a server admits in plain ONC RPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OncAccess {
     /// Nobody.
     Nobody,
-    /// Anybody, for all programs. If there is a cluster key, nobody, since these callers have none.
+    /// Anybody, for all programs. But if there is a cluster key, nobody, since these callers have
+    /// none.
     UnlessKeyed,
-    /// Anybody, for the programs of these numbers. A cluster key then doesn't protect them.
+    /// Anybody, for the programs with these numbers. A cluster key doesn't protect these programs.
     Programs(Vec<u32>),
 }
 
 /// A server's options for plain ONC RPC.
 #[derive(Clone, Debug)]
 pub struct OncOptions {
-    /// Access to programs.
+    /// The callers, and the programs that they may call.
     pub access: OncAccess,
-    /// Bounds of the calls over UDP that are remembered to recognise retransmissions.
+    /// Limits of the memory for calls over UDP, by which the server recognises retransmissions.
     pub duplicates: DuplicateLimits,
     /// Registers the programs with the rpcbind on this socket (usually [`RPCBIND_SOCKET`]) at the
     /// start, and unregisters them at shutdown.
     pub rpcbind: Option<PathBuf>,
-    /// Procedures whose calls over TCP are remembered: a call that its client repeats over another
-    /// connection, since it lost the answer, isn't executed again. Name those that change something.
-    /// A client is a user of this host (`local_users`), or a host beyond loopback. Other clients on
-    /// loopback can't be told apart, so the server remembers nothing of them.
+    /// Procedures whose calls over TCP the server remembers. If a client lost the answer, and
+    /// repeats the call over another connection, the server doesn't execute it again. Name the
+    /// procedures that change something. The server knows a client by its host, or on loopback by
+    /// its user (`local_users`). Without `local_users`, it can't tell clients on loopback apart,
+    /// and remembers none of their calls.
     pub repeated: Vec<Procedure>,
-    /// Asks the kernel for the user of each connection from loopback ([`Request::local_user`]). Users
-    /// then share the connections as hosts do.
+    /// Asks the kernel for the user of each connection from loopback ([`Request::local_user`]). The
+    /// limit of connections then applies to each user as it does to each host.
     pub local_users: bool,
 }
 
@@ -75,8 +78,8 @@ impl Default for OncOptions {
 }
 
 impl Core {
-    /// Reads a connection that doesn't begin with a frame; `None` if the server doesn't serve plain
-    /// ONC RPC.
+    /// A reader for a connection that doesn't begin with a frame; `None` if the server doesn't
+    /// serve plain ONC RPC.
     pub(crate) fn records(&self, begun: Option<(Buffer, usize)>) -> Option<Box<Records>> {
         let (buffer, end) = begun.filter(|(buffer, _)| {
             let tls = buffer.as_ref().first() == Some(&tls::FIRST_BYTE);
@@ -102,7 +105,7 @@ impl Core {
         self.answer_onc(Message::new(buffer, len), origin, reuse)
     }
 
-    /// The consent to a call that asks for TLS, over TCP.
+    /// The reply to a call that asks for TLS over TCP: TLS begins after it.
     pub(crate) fn tls_offer(&self, message: &Message) -> Bytes {
         let offer = tls_offer(asks_for_tls(message.bytes()).unwrap_or_default());
         [&record::mark(offer.len()), &offer[..]].concat().into()
@@ -158,7 +161,7 @@ impl Core {
                     reuse(Some(message.into_buffer()));
                     return answered(reply);
                 }
-                // The client connects once more, and asks again.
+                // The client reconnects, and repeats the call.
                 Known::Runs => return Response::Hangup,
             },
         };
@@ -167,7 +170,8 @@ impl Core {
         let (xid, transport) = (call.xid, origin.transport);
         let reply = match self.execute_onc(call, args, origin) {
             Ok(result) => success(result, xid, transport),
-            // Another incarnation, or another server at this address, may execute it.
+            // The client can repeat the call at a later incarnation, or at another server at this
+            // address.
             Err(Ended::Refused(Refusal::ShuttingDown)) => return Response::Hangup,
             Err(Ended::Unanswered) => Bytes::new(),
             Err(ended) => reply(answer_of(ended), xid, transport),
@@ -181,8 +185,8 @@ impl Core {
         answered(reply)
     }
 
-    /// The marks by which a repetition of this call over another connection is recognised. `None` if the
-    /// call may be executed again, or if its client is unknown.
+    /// The key by which the server recognises a repetition of this call over another connection.
+    /// `None` if the call may be executed again, or if its client is unknown.
     fn repeat_key(&self, call: &Call, message: &Message, origin: Origin) -> Option<RepeatKey> {
         let is_loopback = origin.peer.ip().to_canonical().is_loopback();
         let unknown = is_loopback && origin.user.is_none();
@@ -232,14 +236,14 @@ impl Core {
             Transport::Udp => UDP_DATAGRAM_BYTES - REPLY_HEAD_BYTES,
         };
         match self.invoke(&request, limit) {
-            // By convention each program has procedure 0, which does nothing (RFC 5531, section 12.1).
+            // By convention, procedure 0 of each program does nothing (RFC 5531, section 12.1).
             Err(Ended::Refused(Refusal::ProcedureUnavailable)) if procedure.number == 0 => Ok(Reply::new()),
             ended => ended,
         }
     }
 }
 
-/// A call whose reply is empty gets none.
+/// The response with a reply. An empty one stands for no reply.
 fn answered(reply: Bytes) -> Response {
     if reply.is_empty() { Response::Silence } else { Response::Send(reply) }
 }
@@ -257,7 +261,7 @@ fn answer_of(ended: Ended) -> Answer {
     }
 }
 
-/// A result in its final form. The bytes before it fill the room in front of it.
+/// A reply with a result, as it is sent. Its head fills the room before the result.
 fn success(result: Reply, xid: u32, transport: Transport) -> Bytes {
     let mut frame = result.into_frame();
     let result_at = Reply::ROOM_BYTES;
@@ -274,7 +278,7 @@ fn success(result: Reply, xid: u32, transport: Transport) -> Bytes {
     Bytes::from(frame).slice(start..)
 }
 
-/// A reply without a result, in its final form.
+/// A reply without a result, as it is sent.
 fn reply(answer: Answer, xid: u32, transport: Transport) -> Bytes {
     let message = answer.encode(xid);
     match transport {

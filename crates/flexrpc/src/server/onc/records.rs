@@ -1,5 +1,5 @@
-//! Records of plain ONC RPC that arrive on a connection, each in one buffer. It grows with the
-//! received bytes and not with the claimed size.
+//! Records of plain ONC RPC that arrive on a connection, each in one buffer. The buffer grows with
+//! the received bytes, and not with the announced size.
 
 use crate::net::buffer::{Budget, Buffer, FIRST_READ_BYTES, Share};
 use crate::net::reader::STASHED_FREE;
@@ -9,8 +9,8 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
-/// Largest arguments that are copied out, so that their buffer stays: cheaper than a trip to the
-/// pool.
+/// Largest arguments that are copied out of their buffer, in bytes. The connection can then reuse
+/// the buffer, which is cheaper than getting one from the pool.
 const COPIED_BYTES: usize = 4 << 10;
 
 /// A whole message, in its receive buffer.
@@ -20,7 +20,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// The first `len` bytes of a buffer, which has at least as many.
+    /// The first `len` bytes of `buffer`, which has at least so many.
     pub(crate) fn new(buffer: Buffer, len: usize) -> Self {
         Self { buffer, len }
     }
@@ -29,7 +29,7 @@ impl Message {
         &self.buffer.as_ref()[..self.len]
     }
 
-    /// The last `len` bytes in memory of their own; also the buffer, if they were copied out.
+    /// The last `len` bytes in memory of their own; also the buffer, if they were copied out of it.
     pub(crate) fn into_last(self, len: usize) -> (Bytes, Option<Buffer>) {
         let start = self.len - len;
         if len <= COPIED_BYTES {
@@ -44,21 +44,21 @@ impl Message {
     }
 }
 
-/// Assembles records. It holds no buffer between them unless it gets one back.
+/// Assembles records. Between records, it holds a buffer only if it got one back.
 pub(crate) struct Records {
     assembly: Assembly,
     buffer: Option<Buffer>,
-    /// Bytes of the buffer that count.
+    /// Bytes of the buffer that are in use.
     end: usize,
-    /// The beginning of a record whose rest is slow, and its share of the budget.
+    /// The beginning of a record that arrives slowly, and its share of the budget.
     stash: Vec<u8>,
     stashed: Option<Share>,
-    /// The budget for records beyond a first read.
+    /// The memory budget for records that exceed a first read.
     budget: Arc<Budget>,
-    /// Most bytes of the buffer that can count: a record and a mark.
+    /// Most bytes of the buffer that can be in use: a record and a mark.
     most: usize,
-    /// Size of the last record. The next one probably has the same size, and a buffer that fits at
-    /// once saves copies.
+    /// Size of the latest record. The next one probably has the same size, and a buffer that is
+    /// large enough at once saves copies.
     expected: usize,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Records {
 pub(crate) enum Read {
     /// A whole record.
     Record(Message),
-    /// Some bytes; more may be waiting.
+    /// Some bytes arrived, but not the whole record. More may be waiting.
     More,
     /// No bytes are waiting.
     Nothing,
@@ -100,8 +100,8 @@ impl Records {
         }
     }
 
-    /// Returns the buffer to the pool: a waiting connection holds no more memory than it has sent.
-    /// `false` if the budget for paused messages is used up.
+    /// Returns the buffer to the pool: a connection that waits holds only as much memory as it has
+    /// sent bytes. `false` if the budget for paused messages is used up.
     pub(crate) fn release(&mut self) -> bool {
         let (begun, first) = (self.end > 0, FIRST_READ_BYTES);
         // A large record that has begun keeps its buffer: the budget already covers it.
@@ -117,8 +117,8 @@ impl Records {
         true
     }
 
-    /// Receives once by `recv`, which returns the number of bytes, or `None` if none wait. Returns
-    /// a record if one is whole.
+    /// Receives once by `recv`, which returns the number of bytes, or `None` if none are waiting.
+    /// Returns the record if it is whole.
     ///
     /// # Errors
     /// The connection broke, the bytes aren't an acceptable record, or memory is lacking. In each
@@ -172,7 +172,7 @@ impl Records {
         })
     }
 
-    /// Takes in the arrived bytes. Returns whether the record is whole.
+    /// Adds the arrived bytes. Returns whether the record is whole.
     fn take_in(&mut self, buffer: &mut Buffer) -> io::Result<bool> {
         let arrived = &mut buffer.as_mut()[..self.end];
         let (end, whole) = self.assembly.take_in(arrived).map_err(|_| io::ErrorKind::InvalidData)?;

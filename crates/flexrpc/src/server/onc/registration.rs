@@ -1,5 +1,5 @@
-//! Registration with rpcbind. It uses the Unix socket, by which rpcbind knows the owner of a
-//! registration.
+//! Registration with rpcbind. It uses rpcbind's Unix socket, over which rpcbind learns the user who
+//! owns a registration.
 
 use crate::proto::onc::record::{self, Assembly};
 use crate::proto::onc::rpcbind::{self, Mapping};
@@ -15,23 +15,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Largest reply: a bool, and a head with a verifier of any length.
 const REPLY_BYTES: usize = 512;
 
-/// This server's registrations, which are removed when dropped.
+/// This server's registrations. Dropping it removes them from rpcbind.
 pub(crate) struct Registration {
     socket: PathBuf,
     known: Mutex<Vec<Mapping>>,
 }
 
 impl Registration {
-    /// Registers with the rpcbind on `socket`.
+    /// Makes an empty list of registrations with the rpcbind on `socket`.
     pub(crate) fn new(socket: PathBuf) -> Self {
         Self { socket, known: Mutex::default() }
     }
 
-    /// Registers mappings. Replaces other registrations of their programs, which a server may have
-    /// left behind.
+    /// Registers mappings. Replaces older registrations of the same programs, which an earlier
+    /// server may have left behind.
     ///
     /// # Errors
-    /// No rpcbind listens, or it refuses.
+    /// No rpcbind listens on the socket, it doesn't answer, or it refuses a mapping.
     pub(crate) fn add(&self, mappings: Vec<Mapping>) -> io::Result<()> {
         let about = |error: io::Error, what: &str| {
             let socket = self.socket.display();
@@ -39,7 +39,7 @@ impl Registration {
         };
         let mut rpcbind = Rpcbind::connect(&self.socket).map_err(|error| {
             let error = about(error, "can't register with");
-            io::Error::new(error.kind(), format!("{error}; start rpcbind, or don't register"))
+            io::Error::new(error.kind(), format!("{error}; start rpcbind, or turn registration off"))
         })?;
         for mapping in mappings {
             let done = rpcbind
@@ -50,7 +50,7 @@ impl Registration {
                 let Mapping { program, version, netid, .. } = mapping;
                 let message = format!(
                     "it refuses program {program} version {version} over {netid}; \
-                     does it belong to another user's server?"
+                     is it registered by another user's server?"
                 );
                 return Err(about(
                     io::Error::new(io::ErrorKind::PermissionDenied, message),
@@ -89,13 +89,13 @@ impl Rpcbind {
         Ok(Self { stream, xid: 0 })
     }
 
-    /// Makes a call. Returns whether rpcbind executed it.
+    /// Makes a call. Returns whether rpcbind did what it asks.
     fn ask(&mut self, call: &dyn Fn(u32) -> Vec<u8>) -> io::Result<bool> {
         self.xid += 1;
         let call = call(self.xid);
         self.stream.write_all(&[&record::mark(call.len()), &call[..]].concat())?;
         let reply = self.receive()?;
-        let foreign = || io::Error::new(io::ErrorKind::InvalidData, "its answer isn't one");
+        let foreign = || io::Error::new(io::ErrorKind::InvalidData, "its reply doesn't answer the call");
         rpcbind::was_done(self.xid, &reply).ok_or_else(foreign)
     }
 

@@ -14,7 +14,7 @@ const RETRY_AFTER_S: &str = "1";
 /// The failure of a request.
 #[derive(Debug)]
 pub struct Failure {
-    /// HTTP's status: that of the error's kind, or HTTP's own.
+    /// HTTP's status: that of the error's kind, or another for a condition of HTTP itself.
     pub status: StatusCode,
     error: Error,
     fields: Vec<(HeaderName, HeaderValue)>,

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use strait_store::{Error, ErrorKind, FileReader, FileStatus};
 use strait_web::{Conditions, EntityTag, Part, Range, State, Verdict};
 
-/// Bytes of a file's tag. Among fewer than some 2^64 states, hardly two have the same one.
+/// Bytes of a file's tag. Among fewer than some 2^64 states, two are unlikely to have the same tag.
 const TAG_BYTES: usize = 16;
 
 /// A file as it is now.
@@ -26,7 +26,7 @@ pub struct Entity {
 /// The file at a place; none if nothing is there.
 ///
 /// # Errors
-/// IsADirectory, or the store's.
+/// IsADirectory: a directory is there. Also those of the store.
 pub async fn entity(place: &Place) -> Result<Option<Entity>, Error> {
     let Some(status) = status(place).await? else { return Ok(None) };
     let reader = match place.fs.open(&place.who, &place.path).await {
@@ -45,7 +45,7 @@ pub async fn entity(place: &Place) -> Result<Option<Entity>, Error> {
 /// The status of the file at a place; none if nothing is there.
 ///
 /// # Errors
-/// IsADirectory, or the store's.
+/// IsADirectory: a directory is there. Also those of the store.
 pub async fn status(place: &Place) -> Result<Option<FileStatus>, Error> {
     match place.fs.stat(&place.who, &place.path).await {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -64,7 +64,7 @@ fn missing(place: &Place) -> Failure {
 /// Fails if the conditions of a change don't hold.
 ///
 /// # Errors
-/// 412, with the present tag.
+/// The conditions don't hold: 412, with the file's current tag.
 pub fn demand(conditions: &Conditions, current: Option<&State>, place: &Place) -> Result<(), Failure> {
     if conditions.decide(current, false) == Verdict::Go {
         return Ok(());
@@ -76,7 +76,7 @@ pub fn demand(conditions: &Conditions, current: Option<&State>, place: &Place) -
 fn failed(kind: ErrorKind, current: Option<&State>, place: &Place) -> Failure {
     let message = match (kind, current) {
         (ErrorKind::AlreadyExists, _) => "the file exists, and the request may only create it",
-        (_, Some(_)) => "the file isn't in the state that the request's conditions name; read it anew",
+        (_, Some(_)) => "the file isn't in the state that the request's conditions name; read it again",
         (_, None) => "the file that the request's conditions name doesn't exist",
     };
     let failure =
@@ -112,7 +112,7 @@ pub async fn read(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         None => (StatusCode::OK, 0..length),
         Some(Part::Bytes(from, to)) => (StatusCode::PARTIAL_CONTENT, from..to),
         Some(Part::None) => {
-            let message = format!("the range begins after the file's end; it has {length} bytes");
+            let message = format!("the range begins after the end of the file, which has {length} bytes");
             let error = Error::new(ErrorKind::InvalidArgument, message).at("read", &place.shown);
             let failure = Failure::new(StatusCode::RANGE_NOT_SATISFIABLE, error);
             return Err(failure.with(header::CONTENT_RANGE, &format!("bytes */{length}")));

@@ -1,5 +1,5 @@
-//! The values of this face as JSON, spelled as the command's `--json`. An object's names are in the order of
-//! the alphabet.
+//! The values of REST as JSON, with the same names and forms as in the output of `strait --json`. An
+//! object's names are in the order of the alphabet.
 
 use serde::{Deserialize, Serialize};
 use strait_store::{BlockLocation, Error, ErrorKind, FileStatus, Result, SetAttributes};
@@ -91,7 +91,7 @@ pub fn permission(text: Option<&str>) -> Result<Option<u32>> {
 pub fn replication(count: Option<u64>) -> Result<Option<u16>> {
     match count.map(u16::try_from).transpose() {
         Ok(Some(0)) | Err(_) => {
-            Err(Error::new(ErrorKind::InvalidArgument, "a number of replicas is 1 to 65535"))
+            Err(Error::new(ErrorKind::InvalidArgument, "a number of replicas must be from 1 to 65535"))
         }
         Ok(count) => Ok(count),
     }
@@ -120,7 +120,7 @@ pub struct Login {
     pub password: Option<String>,
 }
 
-/// The body of a change of attributes. Absent ones stay.
+/// The body of a change of attributes. Absent attributes don't change.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attributes {
@@ -143,10 +143,11 @@ pub enum Change {
 }
 
 impl Attributes {
-    /// The change that it means.
+    /// Converts the body to a change.
     ///
     /// # Errors
-    /// InvalidArgument, also for a new length beside other attributes, which would be two changes.
+    /// InvalidArgument: the permission or the number of replicas is invalid, or there is a new length
+    /// beside other attributes, which would be two changes.
     pub fn change(self) -> Result<Change> {
         let set = SetAttributes {
             permission: permission(self.permission.as_deref())?,
@@ -160,7 +161,7 @@ impl Attributes {
             (None, _) => Ok(Change::Attributes(set)),
             (Some(length), true) => Ok(Change::Length(length)),
             (Some(_), false) => {
-                let message = "set length alone; other attributes need a request of their own";
+                let message = "a request can't set length and other attributes; send two requests";
                 Err(Error::new(ErrorKind::InvalidArgument, message))
             }
         }

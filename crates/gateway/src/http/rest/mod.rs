@@ -1,4 +1,4 @@
-//! REST: a small JSON face of the file system, described by `idl/openapi.json`.
+//! REST: a small JSON interface to the file system, described by `idl/openapi.json`.
 //!
 //! ```text
 //!   target ─→ Operation ─→ files (GET, DELETE)     ─→ Download
@@ -38,11 +38,12 @@ use strait_telemetry::RequestId;
 use strait_web::{Conditions, Fields, Query};
 use tokio::time::sleep_until;
 
-/// The description of this face, as it is served.
+/// The description of this interface, which the gateway serves.
 const DESCRIPTION: &str = include_str!("../../../../../idl/openapi.json");
-/// The place of a route's path in its template.
+/// Stands for a path in a route's template.
 const PATH: &str = "{path}";
-/// Largest JSON body: a rename has two paths of 8,000 bytes, and JSON may need six bytes for one.
+/// Largest JSON body. A rename has two paths of at most 8,000 bytes each, and JSON's escapes can triple
+/// text that isn't ASCII.
 const JSON_BYTES: usize = 64 << 10;
 
 /// The meaning of a request.
@@ -108,7 +109,7 @@ fn rest<'a>(template: &str, target: &'a str) -> Option<&'a str> {
     }
 }
 
-/// The methods that a target has; none for an unknown one.
+/// The methods that a target allows; none for an unknown target.
 pub fn methods(target: &str) -> Option<String> {
     let mut methods: Vec<&str> = found(target).map(|(_, (_, method, ..), _)| *method).collect();
     if let Some(get) = methods.iter().position(|method| *method == "GET")
@@ -160,7 +161,7 @@ pub async fn answer(front: &Arc<Front>, head: &Parts, mut body: Incoming) -> Res
         }
     };
     let mut response = answered.unwrap_or_else(Failure::response);
-    // The rest of a body would be taken for the next request.
+    // Otherwise hyper would take the rest of the body for the next request.
     if !body.is_end_stream() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -184,7 +185,7 @@ async fn serve(
     }
     let id = RequestId::next();
     let mut asked = Asked { front, head, body, rest, context, key: key.clone(), id };
-    // The outcome goes around `guarded`, whose error can't carry a failure's own status.
+    // `done` takes the outcome, since `guarded` returns an error that can't carry a failure's own status.
     let mut done = None;
     let work = async {
         done = Some(asked.done(operation).await);
@@ -252,11 +253,12 @@ impl Asked<'_> {
         }
     }
 
-    /// The place that the target names. The login comes first: a stranger learns nothing.
+    /// The place that the target names. Checks the login first, so that a client without one learns
+    /// nothing.
     fn place(&self) -> Result<Place, Failure> {
         let who = self.who()?;
         let bytes = strait_web::path(self.rest)?;
-        // A name that isn't UTF-8 has an encoding as text, which stores take.
+        // A name that isn't UTF-8 is encoded as text, in the form that stores accept.
         let text = String::from_utf8(bytes);
         let text = text.unwrap_or_else(|bytes| encoding::encode(bytes.as_bytes()).into_owned());
         self.place_of(who, &text)
@@ -297,7 +299,7 @@ impl Asked<'_> {
             (None, _) => Ok(None),
             (Some(Ok(value)), None) => Ok(Some(value)),
             _ => {
-                let message = format!("{name} comes twice, or isn't text");
+                let message = format!("{name} was sent twice, or isn't text");
                 Err(Error::new(ErrorKind::InvalidArgument, message).into())
             }
         }

@@ -37,7 +37,7 @@ pub fn as_json(answer: Answer) -> Response<Answer> {
     response
 }
 
-/// A status alone.
+/// An answer that has a status and no body.
 pub fn empty(status: StatusCode) -> Response<Answer> {
     let mut response = Response::new(Answer::of(""));
     *response.status_mut() = status;
@@ -65,7 +65,7 @@ pub fn tag(headers: &mut HeaderMap, tag: &EntityTag) {
     headers.extend(HeaderValue::from_str(&tag.to_string()).map(|tag| (header::ETAG, tag)));
 }
 
-/// A time of a store as HTTP can write it.
+/// A store's time, moved into the range of HTTP's dates if it is outside.
 pub fn time(ms: i64) -> SystemTime {
     let ms = u64::try_from(ms).unwrap_or(0).min(LAST_SECOND * 1_000);
     SystemTime::UNIX_EPOCH + Duration::from_millis(ms)

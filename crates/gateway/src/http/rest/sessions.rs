@@ -30,7 +30,7 @@ pub async fn open(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
             sessions.open(default()?, stranger, from)?
         }
         (Some(_), None, _) | (None, Some(_), _) => {
-            let message = "a login has a user and a password";
+            let message = "a login needs both a user and a password";
             return Err(Error::new(ErrorKind::Unauthenticated, message).into());
         }
     };
@@ -66,7 +66,7 @@ pub fn current(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     Ok(reply::json(StatusCode::OK, &json!({"user": user_of(&session)?})))
 }
 
-/// Ends the session; its tokens open nothing any more.
+/// Ends the session. Its tokens are no longer valid.
 pub async fn close(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     let session = own(asked)?;
     asked.front.shared.sessions.close(&session);

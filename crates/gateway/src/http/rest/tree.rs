@@ -1,4 +1,5 @@
-//! Names: status and attributes, listings, directories, renames, and what the store knows of a file.
+//! Operations on names: status and attributes, listings, directories, renames; also a file's checksum
+//! and block locations.
 
 use super::failure::Failure;
 use super::json::{self, Attributes, Block, Blocks, Change, Page, Rename, Status};
@@ -34,7 +35,7 @@ pub async fn status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> 
     Ok(reply::json(StatusCode::OK, &Status::from(&status)))
 }
 
-/// Sets attributes, or cuts a file.
+/// Sets attributes, or truncates a file.
 pub async fn set_status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     let place = asked.place()?;
     asked.query()?.end()?;
@@ -61,7 +62,7 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     query.end()?;
     let most = asked.front.shared.limits.list_page;
     let most = match limit {
-        Some(0) => return Err(Error::new(ErrorKind::InvalidArgument, "limit is 1 or more").into()),
+        Some(0) => return Err(Error::new(ErrorKind::InvalidArgument, "limit must be at least 1").into()),
         Some(limit) => usize::try_from(limit).unwrap_or(most).min(most),
         None => most,
     };
@@ -74,8 +75,8 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         None => Begun::new(asked, &place).await?,
     };
     let mut taken = begun.listing.lock().await;
-    // If a client repeated its request, it would get the following page, and miss the one that it
-    // asked for.
+    // Without this check, a client that repeats its request would get the following page, and miss the
+    // page that it asked for.
     if taken.pages != begun.page {
         let message = "this page was sent already; list the directory anew";
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("list", &place.shown).into());
@@ -118,7 +119,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// From the first entry on.
+    /// Begins a listing at its first entry.
     async fn new(asked: &Asked<'_>, place: &Place) -> Result<Self, Failure> {
         let status = place.fs.stat(&place.who, &place.path).await?;
         if !status.is_directory() {
@@ -139,8 +140,8 @@ impl Begun {
         Ok(Self { listing: Arc::new(Mutex::new(listing)), session, handle: None, page: 0 })
     }
 
-    /// From a cursor on. It has the listing's handle in the request's session and the number of the
-    /// page, in hex. If the request has no session, the token of the listing's session and `~` come
+    /// Continues a listing at a cursor: the listing's handle in the request's session, and the number of
+    /// the page, in hex. If the request has no session, the token of the listing's session and `~` come
     /// first.
     fn again(asked: &Asked<'_>, cursor: &str) -> Result<Self, Failure> {
         let wrong = || Error::new(ErrorKind::InvalidArgument, "after isn't a cursor of an earlier page");
@@ -161,7 +162,7 @@ impl Begun {
         Ok(Self { listing, session, handle: Some(handle), page })
     }
 
-    /// Keeps it for the next page, and gives its cursor.
+    /// Keeps the listing for the next page, and returns that page's cursor.
     fn keep(self, asked: &Asked<'_>) -> Result<String, Failure> {
         let handles = &self.session.handles;
         let handle = match self.handle {
@@ -186,7 +187,7 @@ impl Begun {
         })
     }
 
-    /// Ends it, and its session too if that was opened for this listing.
+    /// Ends the listing. Also ends its session, if that was opened for this listing.
     fn end(self, asked: &Asked<'_>) {
         let _ = self.handle.map(|handle| self.session.handles.remove(handle));
         if asked.context.0.attached().is_none() {
@@ -265,12 +266,12 @@ pub async fn locations(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failur
     let place = asked.file()?;
     let mut query = asked.query()?;
     let start = query.number("offset")?.unwrap_or(0);
-    // HDFS counts in i64.
+    // HDFS's offsets are i64.
     const MOST: u64 = i64::MAX as u64;
     let length = query.number("length")?.unwrap_or(MOST);
     query.end()?;
     let end = start.saturating_add(length).min(MOST);
-    // Past the end of the file, stores may differ.
+    // An empty range isn't passed to the store: stores may answer it differently.
     let found: StoreResult<_> = match start < end {
         true => place.fs.block_locations(&place.who, &place.path, start..end).await,
         false => files::status(&place).await.map(|_| Vec::new()),

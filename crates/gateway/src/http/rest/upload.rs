@@ -4,9 +4,10 @@
 //!   body ─ inflow ─→ pieces ─ channel ─→ a task: writer.append … close, rename
 //! ```
 //!
-//! The request receives while the task writes. If the client leaves in mid-body, the channel ends
-//! early: the task of a PUT then leaves the former file as it was, and that of an append closes the
-//! file with the bytes that came. The task writes a whole body to its end even if the client has left.
+//! The request receives the body while the task writes. If the client leaves in mid-body, the channel
+//! ends early. Then the task of a PUT leaves the former file as it was, and the task of an append closes
+//! the file with the bytes that arrived. If the whole body has arrived, the task finishes even if the
+//! client has left.
 
 use super::super::inflow::{Inflow, Receiving};
 use super::failure::Failure;
@@ -39,7 +40,7 @@ enum Piece {
     End,
 }
 
-/// The parts of the gateway's shares that an upload holds.
+/// The shared resources that an upload holds: a place for an open file, one for a change, and memory.
 struct Held {
     _file: Grant,
     _change: Grant,
@@ -72,8 +73,8 @@ pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     query.end()?;
     let held = hold(asked, &place).await?;
     let before = present(&place, &conditions).await?;
-    // A file keeps its mode, so that nobody reads a private one after its change.
-    // Its set-id bits lent rights to its former content only.
+    // The new content gets the file's former mode, so that a private file stays private. It doesn't get
+    // the set-id bits: they were granted to the former content only.
     let kept = before.as_ref().map(|before| before.permission & !SET_ID_BITS);
     options.permission = options.permission.or(kept);
     let Some(directory) = place.path.parent() else {
@@ -82,7 +83,7 @@ pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     let name = format!(".strait-put-{:016x}", u64::from_be_bytes(random()));
     let shown = name.clone();
     let mut temporary = Temporary::new(place.fs.clone(), place.who.clone(), directory.join(&name)?);
-    // The client knows nothing of the temporary name.
+    // Errors name the client's file, since the client doesn't know the temporary name.
     let to = place.path.name().to_owned();
     let readable = move |error: Error| {
         let (path, message) = (error.path().replace(&shown, &to), error.message().replace(&shown, &to));
@@ -106,14 +107,14 @@ pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         Ok(state) => state,
         Err(current) => {
             demand(&conditions, current.as_ref(), &place)?;
-            let message = "another client changed the file meanwhile; read it anew";
+            let message = "another client changed the file during the upload; read it again";
             return Err(Error::new(ErrorKind::Busy, message).at("put", &place.shown).into());
         }
     };
     Ok(done(if is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT }, state.as_ref()))
 }
 
-/// The file's status before a change, if there is one, and the conditions hold.
+/// Checks the conditions of a change. Returns the file's status before it; none if there is no file.
 async fn present(
     place: &Place,
     conditions: &Conditions,
@@ -126,8 +127,8 @@ async fn present(
     Ok(entity.map(|entity| entity.status))
 }
 
-/// Gives a whole upload its name, if the conditions still hold. Otherwise returns the file's state,
-/// for which they don't, as an inner `Err`.
+/// Renames a complete upload to the file's name, if the conditions still hold. Otherwise returns the
+/// file's current state as an inner `Err`.
 async fn rename(
     temporary: Temporary,
     place: &Place,
@@ -170,7 +171,7 @@ async fn go_on(
     range: ContentRange,
 ) -> Result<Response<Answer>, Failure> {
     let Some(length) = asked.body.size_hint().exact() else {
-        // An append can't be taken back once the body turns out to be longer than its range.
+        // An append can't be undone if the body turns out to be longer than its range.
         let message = "a body with Content-Range needs a Content-Length, and can't be chunked";
         let error = Error::new(ErrorKind::InvalidArgument, message).at("put", place.shown);
         return Err(Failure::new(StatusCode::LENGTH_REQUIRED, error));
@@ -229,11 +230,11 @@ async fn append_at(
     Ok(done(StatusCode::NO_CONTENT, outcome?.as_ref()))
 }
 
-/// Takes an upload's places, and waits for its memory.
+/// Takes an upload's places for an open file and for a change, and waits for its memory.
 async fn hold(asked: &Asked<'_>, place: &Place) -> Result<Held, Failure> {
     let encoding = asked.field(header::CONTENT_ENCODING)?.unwrap_or("identity");
     if !encoding.trim().eq_ignore_ascii_case("identity") {
-        let message = "Content-Encoding isn't kept; send the file's own bytes";
+        let message = "Content-Encoding isn't supported; send the file's bytes as they are";
         let error = Error::new(ErrorKind::InvalidArgument, message).at("put", &place.shown);
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
     }
@@ -246,7 +247,7 @@ async fn hold(asked: &Asked<'_>, place: &Place) -> Result<Held, Failure> {
 }
 
 /// Receives the body, and sends it to the task that writes it. Returns early without an error if the
-/// task has failed, since the task's outcome tells why. The upload holds `units` of the shared memory.
+/// task has failed: the task's outcome has the reason. The upload holds `units` of the shared memory.
 async fn send(asked: &mut Asked<'_>, pieces: Sender<Piece>, units: usize) -> Result<(), Failure> {
     let (flow, holder) = {
         let account = asked.front.account();
@@ -284,8 +285,8 @@ async fn write_pieces(mut writer: Box<dyn FileWriter>, mut pieces: Receiver<Piec
     }
 }
 
-/// Appends a body. If it is cut short, the file is closed with the bytes that came: the client looks at
-/// its length, and continues there.
+/// Appends a body. If it is cut short, closes the file with the bytes that arrived: the client can look
+/// at the file's length, and continue there.
 async fn append_pieces(mut writer: Box<dyn FileWriter>, mut pieces: Receiver<Piece>) -> StoreResult<()> {
     loop {
         match pieces.recv().await {

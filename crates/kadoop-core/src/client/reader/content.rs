@@ -1,25 +1,25 @@
-//! The content of ranges that a reader fetches: bytes, or digests.
+//! The content that a reader fetches for a range: its bytes, or only their digest.
 
 use crate::{Config, messages::Digest};
 use bytes::Bytes;
 use std::fmt::Debug;
 
-/// Most bytes of a chunk in one digest: those of the usual chunk. Between two digests the caller
-/// may have left.
+/// Most bytes in one digest: those of a chunk of the usual size. With several digests, the program can
+/// stop between two of them.
 const DIGEST_BYTES: u32 = 64 << 20;
 
 /// The content of a range of a file.
 pub trait Content: Debug + Clone + Send + Sized + 'static {
-    /// The empty content behind the file's end.
+    /// The empty content after the file's end.
     fn nothing() -> Self;
 
-    /// Number of bytes that it covers.
+    /// Number of bytes that the content covers.
     fn length(&self) -> u32;
 
-    /// The content of a part of its bytes; None if it can't be divided so.
+    /// The content of the bytes from `from` to `to`. None if this content can't be divided there.
     fn part(&self, from: u32, to: u32) -> Option<Self>;
 
-    /// Number of bytes of one call, if the caller requests `asked`.
+    /// Number of bytes to request in one call, if the caller requests `asked`.
     fn call_bytes(asked: u32, config: &Config) -> u32;
 
     /// Most bytes fetched before any caller requests them.

@@ -1,8 +1,8 @@
 //! Reads one file: `docs/kadoop-internals.md`, "Reading".
 //!
-//! Requested ranges, and some ahead of a sequential reader, are *slots*. The reader fetches each
-//! from the nearest replica, then from the next ones. If all fail, it asks the namenode for current
-//! replicas. It fetches the range's bytes, or their digest.
+//! A requested range is a *slot*, and so is a range that is read ahead. The reader fetches each slot's
+//! bytes, or their digest, from the nearest replica, and if that fails, from the next ones. If all
+//! fail, it asks the namenode for the current replicas.
 
 mod content;
 mod outcomes;
@@ -25,12 +25,12 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes located at a time: those of 64 chunks. So a reader holds a few kilobytes of locations for
-/// a file of any size.
+/// Number of bytes to locate at a time: those of 64 chunks. So a reader holds a few kilobytes of
+/// locations, whatever the file's size.
 pub const LOCATE_BYTES: u64 = 4 << 30;
 
-/// Least number of bytes read ahead. A small piece in memory holds a much larger page of the
-/// allocator: with pieces of 64 KiB a gateway with 900 open files took 100 MiB more.
+/// Least number of bytes to read ahead. A small piece can keep a much larger page of the allocator in
+/// use: with pieces of 64 KiB, a gateway with 900 open files took 100 MiB more.
 const LEAST_AHEAD_BYTES: u32 = 512 << 10;
 
 /// A call that a reader needs.
@@ -41,7 +41,7 @@ pub enum ReadCall {
     Locate { offset: u64, length: u64 },
     /// Call a datanode for the bytes or their digest, then [`ReaderCore::on_read`].
     Read { from: NodeId, read: Read },
-    /// Report a seemingly damaged replica to the namenode. The reader needs no answer.
+    /// Report to the namenode that a replica seems damaged. The reader needs no answer.
     Suspect { node: NodeId, chunk: ChunkId, stamp: Stamp },
 }
 
@@ -56,29 +56,32 @@ enum Pending {
 pub struct ReaderCore<P = Bytes> {
     config: Config,
     budget: Arc<dyn Budget>,
-    /// The namenode's last answer, its range, and the number of answers so far.
+    /// The namenode's latest answer.
     located: Option<Located>,
+    /// Offset and length of the range for which that answer was requested.
     range: (u64, u64),
+    /// Number of such answers so far.
     version: u64,
     locating: bool,
     /// Earliest time of the next request to the namenode.
     locate_at: Millis,
     slots: BTreeMap<u64, Slot<P>>,
-    /// The acknowledged length of an open chunk, as some member reported it. Other members may not
-    /// know of it yet, and bytes once visible mustn't vanish for this reader.
+    /// The highest acknowledged length of an open chunk that a member has reported. The reader passes it
+    /// to the other members, which may not know it yet: bytes must not vanish for this reader.
     seen: (ChunkId, u32),
-    /// Position of a sequential reader, and number of bytes that it has read in sequence.
+    /// Offset at which the caller's next read begins if it reads in sequence.
     position: u64,
+    /// Number of bytes that the caller has read in sequence up to there.
     run: u64,
-    /// Most bytes to read ahead: halved if memory was short, and increased again as memory is free.
+    /// Most bytes to read ahead. Halved if memory is short, and increased again if memory is free.
     depth: u64,
-    /// The caller reads ahead itself.
+    /// Whether never to read ahead, since the caller does so itself.
     reads_as_asked: bool,
-    /// Time of the last request.
+    /// Time of the latest request.
     used: Millis,
     /// Bytes per call: as many as a caller requests at once, so that callers needn't join parts.
     piece: u32,
-    /// Datanodes that didn't answer, and until when it asks others first.
+    /// Datanodes that didn't answer, each with the time until which the reader prefers others.
     shunned: BTreeMap<NodeId, Millis>,
     /// See [`ReaderCore::damaged`].
     damaged: Option<(ChunkId, Vec<NodeId>)>,
@@ -88,7 +91,8 @@ pub struct ReaderCore<P = Bytes> {
 }
 
 impl<P: Content> ReaderCore<P> {
-    /// A reader of a file whose name the caller knows, with the limits of `config` only.
+    /// A reader of one file, with the limits of `config` only. The caller, which makes the calls, knows
+    /// the file's name.
     pub fn new(config: Config) -> Self {
         Self::within(config, Arc::new(Unbounded))
     }
@@ -119,19 +123,21 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
-    /// Takes the namenode's answer for the first [`LOCATE_BYTES`], if the caller has asked already.
+    /// Passes the namenode's answer for the file's first [`LOCATE_BYTES`] to the reader, if the caller has
+    /// already requested it.
     pub fn begin(&mut self, located: Located) {
         self.version += 1;
         (self.located, self.range) = (Some(located), (0, LOCATE_BYTES));
     }
 
-    /// Requests up to `length` bytes at `offset`. Returns some of them, at least one unless the
-    /// file ends there. None while they are on their way: call it again after each input.
+    /// Requests up to `length` bytes at `offset`. Returns some of them: at least one, unless the file
+    /// ends at `offset`. Returns None while the bytes aren't there yet: call this again after each
+    /// input.
     ///
     /// # Errors
-    /// NotFound: another file has the name now. Corrupt, at once: every replica that the namenode
-    /// knows of is damaged. Unavailable: no good replica could be reached for long. The namenode's,
-    /// for locating.
+    /// NotFound: another file has the name now. Corrupt: every replica that the namenode knows of is
+    /// damaged. Unavailable: no replica gave the bytes within `give_up_ms`. The namenode's errors for
+    /// a request of locations.
     pub fn read(&mut self, offset: u64, length: u32, now: Millis) -> Result<Option<P>> {
         if length == 0 {
             return Ok(Some(P::nothing()));
@@ -173,13 +179,13 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
-    /// From now on, requests the bytes that the caller requests, and no others.
+    /// From now on, fetches only the bytes that the caller requests.
     pub fn stop_reading_ahead(&mut self) {
         self.reads_as_asked = true;
     }
 
-    /// Drops bytes that no caller has requested, if the last request is `idle_ms` ago. Calls under
-    /// way continue.
+    /// Drops bytes that no caller has requested, if the latest request is at least `idle_ms` ago. Calls
+    /// under way continue.
     pub fn give_up(&mut self, idle_ms: Millis, now: Millis) {
         if now.saturating_sub(self.used) >= idle_ms {
             self.slots.retain(|_, slot| slot.wanted || matches!(slot.state, State::Fetching));
@@ -191,7 +197,7 @@ impl<P: Content> ReaderCore<P> {
         self.located.as_ref().map(|located| located.length)
     }
 
-    /// After Corrupt: the chunk, and the datanodes with its replicas, which are all damaged.
+    /// After the error Corrupt: the chunk, and the datanodes with its replicas, which are all damaged.
     pub fn damaged(&self) -> Option<&(ChunkId, Vec<NodeId>)> {
         self.damaged.as_ref()
     }
@@ -201,7 +207,7 @@ impl<P: Content> ReaderCore<P> {
         self.issues.pop_front()
     }
 
-    /// Time at which [`ReaderCore::tick`] is due without other inputs.
+    /// Time at which to call [`ReaderCore::tick`], unless another input comes before.
     pub fn wake_at(&self) -> Option<Millis> {
         let full = self.is_full();
         let slots = self.slots.values().filter_map(|slot| match slot.state {
@@ -231,13 +237,13 @@ impl<P: Content> ReaderCore<P> {
         self.advance(now);
     }
 
-    /// How many bytes to read beyond the requested ones.
+    /// Number of bytes to read beyond the requested ones.
     fn ahead(&self) -> u64 {
         if self.reads_as_asked { 0 } else { (self.run * 2).min(self.depth) }
     }
 
-    /// Takes memory for bytes that no caller has requested yet. If it is short, this reader reduces
-    /// its depth, so that the memory suffices for all readers.
+    /// Takes memory for bytes that no caller has requested yet. If memory is short, reduces this reader's
+    /// depth, so that the memory suffices for all readers.
     fn take(&mut self, bytes: u64) -> Option<Taken> {
         let mut taken = Taken::nothing(Arc::clone(&self.budget));
         let most = P::ahead_bytes(&self.config);
@@ -250,7 +256,7 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
-    /// Continues reading ahead, after a reader got `bytes` at `offset`.
+    /// Continues to read ahead, after a caller got `bytes` bytes at `offset`.
     fn go_on(&mut self, offset: u64, bytes: u64, now: Millis) {
         if offset != self.position {
             self.run = 0;
@@ -277,7 +283,7 @@ impl<P: Content> ReaderCore<P> {
         self.advance(now);
     }
 
-    /// Adds a slot that no caller has requested, as long as memory allows; returns its length.
+    /// Adds a slot that no caller has requested, and returns its length. None if memory is short.
     fn add_ahead(&mut self, offset: u64, length: u32, now: Millis) -> Option<u32> {
         let mut length = self.slot_length(offset, length);
         let memory = loop {
@@ -296,8 +302,8 @@ impl<P: Content> ReaderCore<P> {
         self.slots.insert(offset, slot);
     }
 
-    /// How much of `length` one slot at `offset` can have: at most one call, up to the next slot,
-    /// within one chunk.
+    /// The part of `length` that one slot at `offset` can cover: at most one call's bytes, up to the next
+    /// slot, and within one chunk.
     fn slot_length(&self, offset: u64, length: u32) -> u32 {
         let mut length = length.min(self.piece);
         if let Some((next, _)) = self.slots.range(offset..).next() {
@@ -312,7 +318,7 @@ impl<P: Content> ReaderCore<P> {
         length.max(1)
     }
 
-    /// Evicts idle slots that were read ahead if all take too much memory.
+    /// Evicts slots that were read ahead, if all slots together take too much memory.
     fn make_room(&mut self) {
         let held =
             |slots: &BTreeMap<u64, Slot<P>>| slots.values().map(|slot| u64::from(slot.length)).sum::<u64>();
@@ -327,7 +333,7 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
-    /// The chunk that holds the byte at `offset`, or may do so later.
+    /// The chunk that holds the byte at `offset`, or that may grow to hold it.
     fn chunk_at(&self, offset: u64) -> Option<&LocatedChunk> {
         let chunks = &self.located.as_ref()?.chunks;
         chunks.iter().rev().find(|chunk| {
@@ -345,15 +351,15 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
-    /// Whether enough calls are under way to stop reading ahead. The next call begins when one of
-    /// them is answered, not when the caller requests more bytes. So calls don't all end at once,
-    /// leaving the link idle until the next ones have begun.
+    /// Whether enough calls are under way to stop reading ahead. The next call then begins when one of
+    /// them ends, not when the caller requests more bytes. So the calls don't all end at once, which
+    /// would leave the link idle until the next ones have begun.
     fn is_full(&self) -> bool {
         let under_way = self.slots.values().filter(|slot| matches!(slot.state, State::Fetching));
         under_way.count() >= self.config.reads_at_once
     }
 
-    /// Takes a waiting slot as far as it can go.
+    /// Makes the next call for a waiting slot, or ends it.
     fn fetch(&mut self, offset: u64, now: Millis) {
         let Some(slot) = self.slots.get(&offset) else { return };
         let (from, length) = self.range;
@@ -362,7 +368,7 @@ impl<P: Content> ReaderCore<P> {
         };
         let fresh = self.version > slot.asked_at;
         let Some(chunk) = self.chunk_at(offset) else {
-            // A file that is being written may have grown since.
+            // A file that is being written may have grown since the locations were requested.
             if located.open && !fresh {
                 return self.locate(offset, now);
             }
@@ -380,7 +386,7 @@ impl<P: Content> ReaderCore<P> {
         let read = Read { chunk: chunk.chunk, stamp: chunk.stamp, offset: at, length, acknowledged };
         let untried = |node: &&NodeId| !slot.tried.iter().any(|(tried, _)| tried == *node);
         let shunned = |node: &&NodeId| self.shunned.get(node).is_some_and(|until| *until > now);
-        // The namenode's list begins with the nearest.
+        // The namenode lists the nearest datanodes first.
         let Some(from) = chunk.nodes.iter().filter(untried).min_by_key(shunned).copied() else {
             return self.exhausted(offset, now);
         };

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl<P: Content> ReaderCore<P> {
-    /// Takes the namenode's answer; Unavailable if there was none.
+    /// Handles the namenode's answer to a request of locations. Pass Unavailable if there was no answer.
     pub fn on_located(&mut self, id: CallId, answer: Result<Located>, now: Millis) {
         let Some(Pending::Locate { offset, length }) = self.calls.remove(&id) else { return };
         self.locating = false;
@@ -38,8 +38,8 @@ impl<P: Content> ReaderCore<P> {
         self.advance(now);
     }
 
-    /// Takes a datanode's answer, whose bytes were compared with their checksums ([`Checked::of`]);
-    /// Unavailable if there was none.
+    /// Handles a datanode's answer to a read, after [`Checked::of`] has compared the bytes with their
+    /// checksums. Pass Unavailable if there was no answer.
     pub fn on_read(&mut self, id: CallId, answer: Result<Checked<P>>, now: Millis) {
         let Some(Pending::Read { slot: at, from, read, growing, version }) = self.calls.remove(&id) else {
             return;
@@ -57,7 +57,7 @@ impl<P: Content> ReaderCore<P> {
                 slot.state = State::Ready(content);
                 self.shunned.remove(&from);
             }
-            // The file has no more bytes than were known when the slot was made.
+            // The locations are newer than the slot, and the open chunk has no bytes here: the file ends.
             Ok(_) if growing && version > slot.asked_at => slot.state = State::End,
             Ok(_) => self.next_replica(at, from, read, Error::BeyondEnd, now),
             Err(error) => self.next_replica(at, from, read, error, now),
@@ -78,8 +78,8 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
-    /// Handles a slot that no replica could fill: the namenode may know others, or the file may end
-    /// before it.
+    /// Handles a slot for which no known replica gave bytes: the namenode may know other replicas, or the
+    /// file may end before the slot.
     pub(super) fn exhausted(&mut self, at: u64, now: Millis) {
         let chunk = self.chunk_at(at);
         let known = chunk.map(|chunk| (chunk.offset + u64::from(chunk.length), chunk.nodes.len()));
@@ -88,12 +88,12 @@ impl<P: Content> ReaderCore<P> {
         let fresh = self.version > slot.asked_at;
         let hasty = self.config.faults.has(Fault::AbsenceRead);
         let absent = slot.tried.iter().filter(|(_, error)| *error == Error::NoReplica).count();
-        // Every member reports that it never saw the chunk, so none of its bytes is acknowledged.
+        // If every member reports that it never saw the chunk, none of its bytes is acknowledged.
         let nothing = known.is_some_and(|(end, nodes)| at >= end && absent == nodes && nodes > 0);
         let end = nothing || hasty && absent > 0;
         let corrupt = slot.tried.iter().filter(|(_, error)| *error == Error::Corrupt);
         slot.damaged.extend(corrupt.map(|(node, _)| *node));
-        // Each replica that the namenode knows of is damaged, or was and isn't listed any more.
+        // The chunk, if every replica that the namenode now lists was found damaged.
         let damaged = listed.filter(|(_, nodes)| {
             !slot.damaged.is_empty() && nodes.iter().all(|node| slot.damaged.contains(node))
         });
@@ -106,7 +106,7 @@ impl<P: Content> ReaderCore<P> {
             let corrupt = !slot.damaged.is_empty();
             slot.state = State::Failed(if corrupt { Error::Corrupt } else { Error::Unavailable });
         } else {
-            // Bytes may have been damaged on their way, so each replica gets one more try at once.
+            // Bytes may have been damaged on their way. So try each replica once more, without a pause.
             let pause = if damaged.is_some() { 0 } else { self.config.retry_ms };
             slot.tried.clear();
             slot.asked_at = self.version;

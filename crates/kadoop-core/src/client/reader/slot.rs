@@ -3,20 +3,20 @@
 use crate::{Error, Millis, NodeId, client::memory::Taken};
 use std::collections::BTreeSet;
 
-/// A range. Its key is its offset in the file.
+/// A range of the file. The reader keeps it under its offset.
 #[derive(Debug)]
 pub(super) struct Slot<P> {
-    /// Shortened to the existing bytes, once known.
+    /// Length of the range, shortened to the existing bytes once their number is known.
     pub length: u32,
     pub state: State<P>,
-    /// Replicas asked in this round, and the reason why each gave no bytes.
+    /// Datanodes asked since the latest request of locations, and the reason why each gave no bytes.
     pub tried: Vec<(NodeId, Error)>,
-    /// Datanodes whose replica was damaged, in any round.
+    /// All datanodes whose replica was found damaged.
     pub damaged: BTreeSet<NodeId>,
-    /// Version of the chunks' locations at the time of the request.
+    /// Version of the chunks' locations when the slot was made, or when all replicas had failed.
     pub asked_at: u64,
     pub since: Millis,
-    /// A caller waits for it; otherwise it is read ahead.
+    /// Whether a caller waits for it. Otherwise it is read ahead.
     pub wanted: bool,
     /// Memory for the part that no caller has requested yet.
     _memory: Option<Taken>,
@@ -24,7 +24,7 @@ pub(super) struct Slot<P> {
 
 #[derive(Debug)]
 pub(super) enum State<P> {
-    /// For the chunks' locations or, from this time on, for another try.
+    /// The slot waits for the chunks' locations, or until this time for another attempt.
     Waiting(Millis),
     Fetching,
     Ready(P),

@@ -1,5 +1,5 @@
-//! This writer's chunks that have their end, until the namenode has logged it with a member that
-//! sealed it.
+//! Chunks that this writer has ended. The writer keeps each chunk until the namenode has logged its end,
+//! with a member that sealed it.
 
 use crate::{
     Error, Millis, NodeId,
@@ -10,27 +10,29 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct Ended {
     pub new: NewChunk,
-    /// 0 abandons the chunk.
+    /// The chunk's length; 0 abandons the chunk.
     pub length: u32,
-    /// Its pipeline broke: nothing continues before a member has sealed it.
+    /// Whether its pipeline broke. Then the writer begins no chunk before a member has sealed this one.
     pub broken: bool,
     /// Members to ask for the next seal.
     pub ask: Vec<NodeId>,
+    /// Members that have sealed it.
     pub durable: Vec<NodeId>,
-    /// Seals under way.
+    /// Number of seals under way.
     pub calls: usize,
+    /// Earliest time of the next seals.
     pub next_try: Millis,
-    /// When it ended.
+    /// Time when it ended.
     pub since: Millis,
-    /// Members whose last answer was that they can never seal it.
+    /// Members whose latest answer was that they can never seal it.
     pub refused: BTreeSet<NodeId>,
-    /// Its members are left to the namenode.
+    /// Whether the writer has left it to the namenode to get the chunk sealed.
     pub handed_over: bool,
-    /// The namenode has the end, at least as a claim.
+    /// Whether the namenode has logged the end, at least as a claim.
     pub claimed: bool,
-    /// The namenode has the end, and a member that sealed it.
+    /// Whether the namenode has logged the end, with a member that sealed it.
     pub logged: bool,
-    /// Replicas that it has at least, by the namenode's answer.
+    /// Least number of replicas according to the namenode's answer.
     pub assured: usize,
 }
 
@@ -39,7 +41,7 @@ impl Ended {
         End { chunk: self.new.chunk, length: self.length, durable: self.durable.clone() }
     }
 
-    /// Members that have all of it: on disk, or in memory until they have sealed it.
+    /// Number of members that have the whole chunk: on disk, or in memory until they have sealed it.
     pub fn replicas(&self) -> usize {
         let in_memory = !self.broken && (self.calls > 0 || self.durable.is_empty());
         if in_memory { self.new.pipeline.len() } else { self.durable.len().max(self.assured) }
@@ -50,7 +52,7 @@ impl Ended {
         self.length == 0 || !self.durable.is_empty()
     }
 
-    /// Whether waiting can't bring any further answer.
+    /// Whether a member has sealed it, and no answer is still to come.
     pub fn is_settled(&self) -> bool {
         self.is_durable() && self.calls == 0
     }
@@ -64,13 +66,13 @@ impl Ended {
         !self.is_durable() && self.calls == 0 && !self.handed_over
     }
 
-    /// Takes a member's answer to a seal.
+    /// Handles a member's answer to a seal.
     pub fn on_sealed(&mut self, node: NodeId, outcome: Outcome) {
         self.calls = self.calls.saturating_sub(1);
         self.refused.remove(&node);
         match outcome {
             Outcome::Value => self.durable.push(node),
-            // It has restarted, and the bytes that it still has never become more.
+            // The member has restarted, and will never have more bytes than it has now.
             Outcome::Error(Error::NoReplica | Error::NotOpen | Error::BeyondEnd | Error::Corrupt) => {
                 self.refused.insert(node);
             }
@@ -78,14 +80,15 @@ impl Ended {
         }
     }
 
-    /// Whether to leave it to the namenode, which reaches members that have moved and knows when
-    /// waiting is useless. A member that merely restarts gets `grace_ms`.
+    /// Whether to leave the chunk to the namenode, which reaches members that have another address now,
+    /// and knows when waiting is useless. True if every member has refused, or after `grace_ms`, in
+    /// which a restarting member returns.
     pub fn is_hopeless(&self, now: Millis, grace_ms: Millis) -> bool {
         let refused = self.refused.len() == self.new.pipeline.len();
         self.waits() && (refused || now.saturating_sub(self.since) >= grace_ms)
     }
 
-    /// All members, for the next try.
+    /// All members, to be asked at the next attempt.
     pub fn everyone(&self) -> Vec<NodeId> {
         self.new.pipeline.iter().map(|member| member.node).collect()
     }

@@ -35,21 +35,21 @@ use std::{
     sync::Arc,
 };
 
-/// Most ended chunks that no datanode has sealed: without a bound, a writer would run far ahead of
+/// Most ended chunks that no datanode has sealed yet: without a bound, a writer would get far ahead of
 /// the disks.
 const MAX_UNSEALED: usize = 4;
 
-/// Most doublings of the pause before another pipeline, which is then 3.2 s.
+/// Most doublings of the pause before another pipeline. The longest pause is then 3.2 s.
 const MOST_DOUBLINGS: u32 = 4;
 
 /// A goal that a writer pursues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// All bytes are in the memory of every current replica, and visible to later readers.
+    /// All bytes are in the memory of every member, and visible to readers that open the file afterwards.
     Flush,
-    /// All bytes are on disk, at the minimum of replicas or more.
+    /// All bytes are on disk, in at least the minimum of replicas.
     Sync,
-    /// As `Sync`, with the file closed.
+    /// As `Sync`, and the file is closed.
     Close,
 }
 
@@ -61,7 +61,8 @@ pub enum WriteCall {
     Namenode(Mutation),
     /// Call all members of the pipeline, in its order, then [`WriterCore::on_write`].
     Write(Write),
-    /// Ask whether the datanode is there, then [`WriterCore::on_member`], as after all calls below.
+    /// Ask whether the datanode still runs in this incarnation, then [`WriterCore::on_member`]. Call that
+    /// after all following kinds of calls, too.
     Probe {
         to: Member,
     },
@@ -89,7 +90,7 @@ pub enum WriteCall {
     },
 }
 
-/// The subject of a call under way.
+/// What a call under way is for.
 #[derive(Debug, Clone, Copy)]
 enum Pending {
     Ask,
@@ -105,7 +106,7 @@ enum Pending {
 struct Ask {
     id: CallId,
     mutation: Mutation,
-    /// Time of the retry, unless it is under way.
+    /// Time of the next attempt. None while an attempt is under way.
     again_at: Option<Millis>,
 }
 
@@ -117,38 +118,40 @@ pub struct WriterCore {
     chunk_bytes: u32,
     length: u64,
     staged: Staging,
-    /// Memory for the held bytes. Bytes beyond it are the caller's own, and the caller waits for them.
+    /// Memory for accepted but unacknowledged bytes. Further bytes stay in the caller's own memory, and
+    /// the caller waits until they are acknowledged.
     memory: Taken,
-    /// Time of the last append.
+    /// Time of the latest append.
     appended: Millis,
     /// Whether to send all staged bytes, even if they don't fill a write.
     pressed: bool,
     open: Option<Open>,
     ended: Vec<Ended>,
-    /// Whether each ended chunk has its minimum of replicas, by the namenode's answer.
+    /// Whether each ended chunk has its minimum of replicas, according to the namenode's answer.
     durable: bool,
-    /// Fewest replicas of a chunk whose end is logged; at least so many hold it.
+    /// Of all chunks with a logged end that the writer has forgotten: the least number of replicas.
     logged: Option<usize>,
     ask: Option<Ask>,
     /// Earliest time of the next request, after an answer that demands a pause.
     ask_at: Millis,
     goal: Option<Goal>,
-    /// Every member has answered since the goal was set: what was told before may be gone by now.
+    /// Whether every member has confirmed the bytes since the goal was set. An earlier confirmation
+    /// doesn't count, since a member may have lost the bytes after it.
     confirmed: bool,
     outcome: Option<Result<()>>,
     closed: bool,
     failed: Option<Error>,
-    /// An append waits until its bytes are accepted, or acknowledged.
+    /// Whether an append waits until its bytes are accepted or acknowledged.
     waiting: bool,
-    /// The reason why it waited in vain.
+    /// The reason why an append waited for too long. The next append returns it.
     stuck: Option<Error>,
-    /// Lost datanodes, and until when to avoid them.
+    /// Lost datanodes, each with the time until which to avoid it.
     avoid: BTreeMap<NodeId, Millis>,
-    /// Pipelines that broke since the last acknowledgement.
+    /// Number of pipelines that broke since the latest acknowledgement.
     broken: u32,
-    /// Time of the last progress.
+    /// Time of the latest progress.
     progress: Millis,
-    /// Time since which a datanode or the namenode has refused all attempts for want of space.
+    /// If the latest attempt failed for lack of space: the time of the first in a row of such failures.
     full_since: Option<Millis>,
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
@@ -211,12 +214,12 @@ impl WriterCore {
         self
     }
 
-    /// The opening that this writer has.
+    /// The number of the opening with which this writer writes.
     pub fn file(&self) -> FileId {
         self.file
     }
 
-    /// The file's length with all accepted bytes.
+    /// The file's length in bytes, including all accepted bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -231,19 +234,19 @@ impl WriterCore {
         self.staged.bytes() + self.open.as_ref().map_or(0, Open::under_way)
     }
 
-    /// Whether there is memory for all held bytes. Otherwise they are in the caller's own memory,
-    /// and the caller waits until they are acknowledged.
+    /// Whether the budget gave memory for all accepted but unacknowledged bytes. Otherwise, the caller
+    /// counts them as its own memory, and waits until they are acknowledged.
     pub fn is_covered(&self) -> bool {
         self.held() as u64 <= self.memory.bytes()
     }
 
-    /// Accepts as many of `bytes` as there is room for, and leaves the rest in it. Up to `stage_bytes`
-    /// it accepts as a whole or not at all, unless it has no memory for them.
+    /// Accepts as many of the first `bytes` as there is room for, and leaves the rest in `bytes`. Accepts
+    /// all or none of at most `stage_bytes` bytes, unless the budget lacks memory for them.
     ///
     /// # Errors
-    /// The writer's failure; Invalid while a goal is pursued, or after close. Unavailable or NoSpace
-    /// if there was no progress since an earlier call left bytes: the writer keeps what it has accepted,
-    /// and goes on.
+    /// The writer's failure. Invalid: a goal is pursued, or the file is closed. Unavailable, NoSpace:
+    /// there was no progress for too long since an earlier call left bytes. The writer keeps the bytes
+    /// that it has accepted, and continues to write them.
     pub fn append(&mut self, bytes: &mut Bytes, now: Millis) -> Result<()> {
         self.demand_free()?;
         if let Some(error) = self.stuck.take() {
@@ -260,7 +263,7 @@ impl WriterCore {
         Ok(())
     }
 
-    /// Notes whether an append waits. It waits as long as any other call.
+    /// Notes whether an append waits. The time after which it gives up counts from now.
     fn await_room(&mut self, waiting: bool, now: Millis) {
         if waiting && !self.waiting {
             self.progress = now;
@@ -268,8 +271,8 @@ impl WriterCore {
         self.waiting = waiting;
     }
 
-    /// How many of `wanted` bytes to accept now: as many as there is memory for; without any, one
-    /// write at a time. None while it isn't known whether the file is closed already.
+    /// Number of bytes to accept of `wanted`, by the room and the memory for them. Without memory, only
+    /// one write's bytes at a time. 0 while it isn't known whether the file is already closed.
     fn accepts(&mut self, wanted: usize) -> usize {
         if self.ask.as_ref().is_some_and(|ask| matches!(ask.mutation, Mutation::Complete { .. })) {
             return 0;
@@ -287,12 +290,12 @@ impl WriterCore {
         }
     }
 
-    /// Begins to pursue `goal` for all appended bytes; [`WriterCore::outcome`] returns the result. After
-    /// Unavailable or NoSpace the writer still has all bytes, and the same or another goal may be
-    /// pursued again. A file that is closed may be closed again.
+    /// Begins to pursue `goal` for all appended bytes; [`WriterCore::outcome`] returns the result. If that
+    /// is Unavailable or NoSpace, the writer still has all bytes, and the caller can begin the same or
+    /// another goal. To close a closed file succeeds.
     ///
     /// # Errors
-    /// The writer's failure; Invalid while a goal is pursued, or after close.
+    /// The writer's failure. Invalid: a goal is pursued, or the file is closed.
     pub fn begin(&mut self, goal: Goal, now: Millis) -> Result<()> {
         if self.closed && goal == Goal::Close {
             self.outcome = Some(Ok(()));
@@ -303,7 +306,7 @@ impl WriterCore {
         (self.stuck, self.waiting, self.progress) = (None, false, now);
         self.confirmed = self.config.faults.has(Fault::OldFlushBelieved);
         if goal == Goal::Sync && self.open.is_none() && self.length > 0 {
-            // The namenode knows whether the ended chunks still have their replicas.
+            // Ask the namenode again whether the ended chunks still have their replicas.
             self.durable &= self.confirmed;
         }
         self.advance(now);
@@ -319,12 +322,12 @@ impl WriterCore {
         }
     }
 
-    /// The result of the last goal. Returns it once.
+    /// The result of the latest goal, once there is one. Returns it only once.
     pub fn outcome(&mut self) -> Option<Result<()>> {
         self.outcome.take()
     }
 
-    /// Number of replicas that hold all bytes of this writer, at least: in memory after a flush, on
+    /// The least number of replicas that any of this writer's bytes have: in memory after a flush, on
     /// disk after a sync or close. None if it has written nothing.
     pub fn replicas(&self) -> Option<usize> {
         let open = self.open.as_ref().filter(|open| open.acknowledged > open.start);
@@ -336,8 +339,8 @@ impl WriterCore {
         ended.chain(self.logged).min()
     }
 
-    /// Whether ended chunks have too few replicas, as far as it knows. An open chunk has enough: the
-    /// namenode gives no shorter pipeline.
+    /// Whether ended chunks have too few replicas, as far as the writer knows. An open chunk has enough:
+    /// the namenode gives no pipeline with fewer members than the minimum.
     fn is_short(&self) -> bool {
         self.replicas_of_ended().is_some_and(|replicas| replicas < self.config.min_replicas)
     }
@@ -347,7 +350,7 @@ impl WriterCore {
         self.issues.pop_front()
     }
 
-    /// Time at which [`WriterCore::tick`] is due without other inputs.
+    /// Time at which to call [`WriterCore::tick`], unless another input comes before.
     pub fn wake_at(&self) -> Option<Millis> {
         let again = self.ask.as_ref().and_then(|ask| ask.again_at);
         let seals = self.ended.iter().filter(|ended| ended.waits());
@@ -360,9 +363,9 @@ impl WriterCore {
         if self.failed.is_some() { None } else { times.min() }
     }
 
-    /// Has each member of the pipeline asked whether it is there, unless calls to them are under way.
-    /// The namenode said that some are lost: the others then end the chunk, so that it gets its
-    /// replicas again however long this writer is idle.
+    /// Probes each member of the pipeline, unless other calls are under way. For the case that the
+    /// namenode says that members are lost. If a probe fails, the writer ends the chunk at the other
+    /// members. So the chunk gets its replicas again, even while this writer is idle.
     pub fn examine(&mut self, now: Millis) {
         if self.failed.is_none()
             && let Some(open) = self.open.as_mut().filter(|open| open.settled())
@@ -406,8 +409,8 @@ impl WriterCore {
         self.memory.shrink_to(self.held() as u64);
     }
 
-    /// Bytes that don't fill a write wait for more, but only a short time: an idle open file holds
-    /// no memory. Without memory for them, they don't wait.
+    /// Decides whether to send bytes that don't fill a write. They wait for more bytes, but only for a
+    /// short time, so that an idle open file holds no memory. Without memory for them, they don't wait.
     fn press(&mut self, now: Millis) {
         let idle = now.saturating_sub(self.appended) >= self.config.idle_ms;
         self.pressed = self.staged.has_part() && (self.pressed || idle || !self.is_covered());
@@ -418,8 +421,8 @@ impl WriterCore {
         self.goal.is_some() || self.pressed
     }
 
-    /// When to give up without any progress, and why. Only time brings room, so a caller isn't kept
-    /// waiting for it as long as for lost datanodes, which may be about to return.
+    /// The time at which to give up if there is no progress until then, and the error. A lack of space
+    /// may last, so a caller waits less long for it than for lost datanodes, which may soon return.
     fn gives_up_at(&self) -> (Millis, Error) {
         let at = self.progress + self.config.give_up_ms;
         match self.full_since {
@@ -428,8 +431,8 @@ impl WriterCore {
         }
     }
 
-    /// Tells the caller that waits, if one does, that nothing moves. The bytes stay, and so do the
-    /// attempts to write them: there may be room, or datanodes, later.
+    /// Ends the wait of a caller with an error, if one waits. The writer keeps the bytes and continues to
+    /// try to write them: there may be space, or datanodes, later.
     fn give_up(&mut self, error: Error, now: Millis) {
         if self.goal.take().is_some() {
             self.outcome = Some(Err(error));
@@ -470,8 +473,8 @@ impl WriterCore {
                     self.end_open(false, now);
                 }
             }
-            // Calls under way may wait for bytes that won't come. Their outcomes don't matter,
-            // since the members seal at the acknowledged length.
+            // Don't wait for the calls under way: members may hold them until earlier bytes arrive, which
+            // may be lost. Their outcomes don't matter, since the members seal at the acknowledged length.
             Phase::Broken => self.probe(Phase::Probing),
             Phase::Examining if open.probes == 0 && open.suspects.is_empty() => {
                 if let Some(open) = &mut self.open {
@@ -510,7 +513,7 @@ impl WriterCore {
     /// Tells every member the acknowledged length, if the goal needs that.
     fn tell(&mut self) {
         let Some(goal) = self.goal.filter(|_| self.staged.bytes() == 0) else { return };
-        // Its members haven't heard of a chunk without bytes.
+        // The members of a chunk without bytes don't know it yet.
         let Some(open) = self.open.as_mut().filter(|open| open.settled() && !open.is_empty()) else { return };
         let sync = match goal {
             Goal::Flush if open.published < open.acknowledged || !self.confirmed => false,
@@ -553,7 +556,7 @@ impl WriterCore {
             if lost.is_empty() {
                 lost = open.suspects;
             }
-            // A single break may be chance. After several, pauses spare the namenode.
+            // A single break may be chance. After several, pause, so that the namenode gets fewer requests.
             self.broken += 1;
             if self.broken > 1 {
                 let pause = self.config.retry_ms << (self.broken - 2).min(MOST_DOUBLINGS);
@@ -564,7 +567,7 @@ impl WriterCore {
                 self.staged.put_back(open.sent.into_iter());
             }
         }
-        // Without a byte of its own it holds only the bytes of the chunk before.
+        // Abandon a chunk without new bytes: at most it has those of the chunk that it continues.
         let whole = if faults.has(Fault::SealedAtPublished) { open.published } else { open.acknowledged };
         let length = if whole > open.start { whole } else { 0 };
         let mut ended = Ended {
@@ -592,7 +595,7 @@ impl WriterCore {
     fn seal_ended(&mut self, now: Millis) {
         let mut seals = Vec::new();
         for ended in &mut self.ended {
-            // A member that restarts is back within this time, or the namenode hears of it first.
+            // A member that only restarts is usually back within this time.
             ended.handed_over |= ended.is_hopeless(now, self.config.write_ms);
         }
         for ended in self.ended.iter_mut().filter(|ended| ended.needs_seal(now)) {
@@ -609,7 +612,7 @@ impl WriterCore {
         }
     }
 
-    /// Sends the namenode the next needed request, one at a time.
+    /// Sends the next needed request to the namenode, one at a time.
     fn advance_namenode(&mut self, now: Millis) {
         if let Some(ask) = &mut self.ask {
             if ask.again_at.is_some_and(|at| now >= at) {
@@ -649,7 +652,7 @@ impl WriterCore {
             return more.then(|| Mutation::AddChunk { file, ends: self.ends(), next: true, avoid });
         }
         let Some(goal) = self.goal else {
-            // The namenode copies the chunk once it knows the end.
+            // Report a broken chunk's end even without a goal: only then does the namenode order copies.
             let broken = self.open.is_none() && self.ended.iter().any(|ended| ended.broken);
             return (broken && settled && sound).then(|| Mutation::AddChunk {
                 file,
@@ -678,7 +681,7 @@ impl WriterCore {
         unlogged.filter(|ended| !ended.claimed || ended.is_durable()).map(Ended::end).collect()
     }
 
-    /// Forgets chunks that the namenode knows, once all members have answered.
+    /// Forgets chunks whose end the namenode has logged, once all members have answered.
     fn retire_ended(&mut self) {
         let Self { ended, logged, .. } = self;
         ended.retain(|ended| {

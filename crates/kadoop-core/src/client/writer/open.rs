@@ -12,38 +12,39 @@ use std::collections::VecDeque;
 pub(super) struct Open {
     pub new: NewChunk,
     pub phase: Phase,
-    /// Length of the bytes that it began with.
+    /// Number of bytes that the members copy from the chunk which this one continues.
     pub start: u32,
     /// End of the sent bytes.
     pub sent_end: u32,
     /// Length that every member has applied.
     pub acknowledged: u32,
-    /// Length that every member knows as acknowledged, and length that every member has on disk.
+    /// Length that every member knows to be acknowledged.
     pub published: u32,
+    /// Length that every member has on disk.
     pub synced: u32,
     /// Sent but unacknowledged pieces, in order. The first begins at `acknowledged`.
     pub sent: VecDeque<Bytes>,
     /// Calls under way, except probes.
     pub calls: usize,
     pub probes: usize,
-    /// The flush or sync under way.
+    /// The flush or sync whose calls to the members are under way.
     pub telling: Option<Telling>,
-    /// Members that seem to have caused the break of the pipeline.
+    /// Members that seem to have broken the pipeline.
     pub suspects: Vec<NodeId>,
-    /// Members that answered the probe.
+    /// Members that have answered the probe.
     pub there: Vec<NodeId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The members copy the bytes that it begins with.
+    /// The members copy the bytes of the continued chunk.
     Copying,
     Writing,
     /// A call didn't succeed at every member.
     Broken,
-    /// The members are being probed.
+    /// After that, the writer probes the members.
     Probing,
-    /// The same, although every call so far has succeeded.
+    /// The writer probes the members although every call so far has succeeded.
     Examining,
 }
 
@@ -74,12 +75,12 @@ impl Open {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the chunk has no bytes.
     pub fn is_empty(&self) -> bool {
         self.sent_end == 0
     }
 
-    /// Whether all sent bytes are acknowledged, and nothing is wrong.
+    /// Whether the pipeline works, all sent bytes are acknowledged, and no call is under way.
     pub fn settled(&self) -> bool {
         self.phase == Phase::Writing && self.acknowledged == self.sent_end && self.calls == 0
     }
@@ -88,8 +89,8 @@ impl Open {
         (self.sent_end - self.acknowledged) as usize
     }
 
-    /// Every member has applied all bytes up to `end`. They apply writes in order, so this also
-    /// covers earlier calls.
+    /// Notes that every member has applied all bytes up to `end`, and returns whether that is news.
+    /// Members apply writes in order, so this also acknowledges earlier writes.
     pub fn acknowledge(&mut self, end: u32) -> bool {
         let more = end > self.acknowledged;
         while self.acknowledged < end
@@ -100,8 +101,9 @@ impl Open {
         more
     }
 
-    /// The pipeline is broken, as `outcomes` of its members show. Members that succeeded aren't
-    /// suspects; a member's own refusal tells more than the silence of those behind it.
+    /// Notes that the pipeline is broken, according to the `outcomes` of a call at its members. The
+    /// suspects are the members that refused; if none did, the first member that didn't answer. Members
+    /// after it may only be silent because of it.
     pub fn break_up(&mut self, outcomes: &[Outcome]) {
         if matches!(self.phase, Phase::Copying | Phase::Writing) {
             self.phase = Phase::Broken;

@@ -10,12 +10,12 @@ use crate::{
 };
 
 impl WriterCore {
-    /// The open chunk, if it still has that number.
+    /// The open chunk, if it is still the one with that id.
     fn open_chunk(&mut self, chunk: ChunkId) -> Option<&mut Open> {
         self.open.as_mut().filter(|open| open.new.chunk == chunk)
     }
 
-    /// Takes a write's outcomes at the members, in the pipeline's order.
+    /// Handles a write's outcomes at the members, in the pipeline's order.
     pub fn on_write(&mut self, id: CallId, outcomes: &[Outcome], now: Millis) {
         let Some(Pending::Write { chunk, end }) = self.calls.remove(&id) else { return };
         let hasty = self.config.faults.has(Fault::FirstAnswerEnough);
@@ -33,7 +33,7 @@ impl WriterCore {
         self.advance(now);
     }
 
-    /// Takes the outcome of a call to one datanode.
+    /// Handles the outcome of a call to one datanode.
     pub fn on_member(&mut self, id: CallId, outcome: Outcome, now: Millis) {
         let Some(pending) = self.calls.remove(&id) else { return };
         match pending {
@@ -48,8 +48,8 @@ impl WriterCore {
                 ended.on_sealed(to, outcome);
                 match outcome {
                     Outcome::Value => self.progress = now,
-                    // Only the namenode's recovery has a higher stamp, and it takes the lease
-                    // first.
+                    // Only the namenode's recovery issues a higher stamp, and it revokes the lease
+                    // before.
                     Outcome::Error(Error::StaleStamp) => return self.fail(Error::LeaseLost),
                     Outcome::Error(_) | Outcome::NotExecuted | Outcome::Unknown => {}
                 }
@@ -58,8 +58,8 @@ impl WriterCore {
         self.advance(now);
     }
 
-    /// The open chunk's pipeline is broken. Calls that fail behind the first one tell only whether there
-    /// was space.
+    /// Notes that the open chunk's pipeline is broken. Of the calls that fail after the first one, only
+    /// a lack of space matters.
     fn break_up(&mut self, chunk: ChunkId, outcomes: &[Outcome], now: Millis) {
         let Some(open) = self.open_chunk(chunk) else { return };
         let is_first = matches!(open.phase, Phase::Copying | Phase::Writing);
@@ -70,7 +70,7 @@ impl WriterCore {
         }
     }
 
-    /// The same at the member whose call failed.
+    /// As [`Self::break_up`], after a call to the single member `node` has failed.
     fn break_at(&mut self, chunk: ChunkId, node: NodeId, outcome: Outcome, now: Millis) {
         let Some(open) = self.open_chunk(chunk) else { return };
         let of = |member: &Member| if member.node == node { outcome } else { Outcome::Value };
@@ -107,7 +107,7 @@ impl WriterCore {
         }
     }
 
-    /// A member that refuses a probe is there as well.
+    /// Handles a probe's outcome. A member that refuses the probe is reachable, too.
     fn on_probed(&mut self, chunk: ChunkId, to: NodeId, outcome: Outcome) {
         let Some(open) = self.open_chunk(chunk) else { return };
         open.probes = open.probes.saturating_sub(1);
@@ -119,7 +119,7 @@ impl WriterCore {
         }
     }
 
-    /// Takes the namenode's answer; Unavailable if there was none.
+    /// Handles the namenode's answer. Pass Unavailable if there was no answer.
     pub fn on_answer(&mut self, id: CallId, answer: Result<Answer>, now: Millis) {
         if self.calls.remove(&id).is_none() {
             return;
@@ -143,7 +143,7 @@ impl WriterCore {
             Mutation::EndChunk { chunk, length, .. } => {
                 self.ended.retain(|ended| ended.new.chunk != *chunk);
                 if *length > 0 {
-                    // One member has it, and perhaps more.
+                    // At least one member has the chunk.
                     (self.progress, self.logged) = (now, Some(1));
                 }
                 return;
@@ -169,12 +169,12 @@ impl WriterCore {
             }
             Answer::Completed(false) => self.ask_at = now + self.config.retry_ms,
             Answer::Done | Answer::Changed(_) | Answer::Opened { .. } | Answer::Begun { .. } => {
-                self.fail(Error::Invalid("an answer to another question"));
+                self.fail(Error::Invalid("the namenode's answer is of another kind than the request"));
             }
         }
     }
 
-    /// By the datanodes' reports, each ended chunk has its minimum of replicas.
+    /// Notes that each ended chunk has its minimum of replicas, according to the datanodes' reports.
     fn on_durable(&mut self) {
         let least = self.config.min_replicas;
         self.ended.iter_mut().for_each(|ended| ended.assured = least);
@@ -185,7 +185,7 @@ impl WriterCore {
     fn on_logged(&mut self, ends: &[End], now: Millis) {
         for end in ends {
             let Some(at) = self.ended.iter().position(|ended| ended.new.chunk == end.chunk) else { continue };
-            // The end of an empty chunk brings the writer nowhere.
+            // To end an empty chunk is no progress.
             if end.length > 0 {
                 self.progress = now;
             }

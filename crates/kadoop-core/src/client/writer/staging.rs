@@ -1,9 +1,10 @@
-//! Bytes accepted but not yet sent.
+//! Bytes that the writer has accepted but not yet sent.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
 
-/// A queue of pieces, each at most one write. It never copies large pieces, and gathers small ones.
+/// A queue of pieces, each at most one write. It gathers small pieces by copying them, and never copies
+/// large ones.
 #[derive(Debug)]
 pub(super) struct Staging {
     pieces: VecDeque<Bytes>,
@@ -49,7 +50,7 @@ impl Staging {
         }
     }
 
-    /// Puts pieces back in their order, before everything else.
+    /// Puts pieces back at the front of the queue, in their order.
     pub fn put_back(&mut self, pieces: impl DoubleEndedIterator<Item = Bytes>) {
         for piece in pieces.rev() {
             self.bytes += piece.len();
@@ -57,13 +58,13 @@ impl Staging {
         }
     }
 
-    /// The gathered bytes with all of their buffer. A buffer split in two would keep these bytes in
-    /// memory as long as the file is open.
+    /// Takes the gathered bytes with their whole buffer. If the buffer were split instead, its rest would
+    /// keep these bytes in memory as long as the file is open.
     fn take_tail(&mut self) -> Bytes {
         std::mem::take(&mut self.tail).freeze()
     }
 
-    /// Length of the next piece. With `all`, that piece needn't be a whole write.
+    /// Length of the next piece. With `all`, the piece may be smaller than a whole write.
     pub fn next(&mut self, all: bool) -> Option<usize> {
         if self.pieces.is_empty() && all && !self.tail.is_empty() {
             let piece = self.take_tail();

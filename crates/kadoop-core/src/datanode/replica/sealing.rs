@@ -1,9 +1,10 @@
-//! A seal: the bytes' end, the table behind them, both on disk, and the final name.
+//! Seals a replica: cuts the bytes to the length, appends the table, syncs both, and gives the file its
+//! final name.
 //!
-//! Under its own stamp, a replica's open file with a table at its end already tells that it is sealed,
-//! so the final name needn't be on disk: a start that finds the old name compares the bytes. That
-//! saves a sync, and the others need no lock ([`Sealing`]). Under another stamp, and for a copy, the
-//! new name counts.
+//! If the stamp stays the same, an open replica's file with a table at its end already proves the seal.
+//! So the final name needn't be on disk: a start that finds the old name compares the bytes with the
+//! table. That saves one sync, and the other syncs need no lock ([`Sealing`]). Under another stamp, and
+//! for a copy, only the final name proves the seal.
 
 use super::{
     super::{
@@ -21,7 +22,7 @@ use crate::{
     messages::ReplicaState,
 };
 
-/// A seal whose syncs are due. Call [`Sealing::sync`] without the datanode's lock, and then
+/// A seal that still needs its syncs. Call [`Sealing::sync`] without the datanode's lock, and then
 /// [`crate::datanode::Datanode::finish_seal`].
 pub struct Sealing<D: Disk> {
     pub(in crate::datanode) chunk: ChunkId,
@@ -43,7 +44,7 @@ pub struct Synced {
 }
 
 impl<D: Disk> Sealing<D> {
-    /// Puts bytes, table and name on disk.
+    /// Syncs bytes, table and name to disk.
     #[must_use]
     pub fn sync(self) -> Synced {
         let Self { chunk, stamp, id, directory, data, disk, faults } = self;
@@ -56,16 +57,17 @@ impl<D: Disk> Sealing<D> {
 /// A seal that has begun.
 pub(in crate::datanode) enum Begun<F> {
     Sealed(Sealed),
-    /// This file's bytes, and its name, are to be synced.
+    /// The bytes of this file, and then its name, still have to be synced.
     Unsynced(F),
 }
 
 impl<D: Disk> Replica<D> {
-    /// Seals the replica at `length`, or begins to. The caller has to refuse held writes.
+    /// Seals the replica at `length`, or begins to. The caller has to refuse the held writes before.
     ///
     /// # Errors
-    /// Busy: another seal is under way. NotOpen: its bytes are sealed at another length. BeyondEnd,
-    /// Corrupt, Disk.
+    /// Busy: another seal is under way. NotOpen: it is already sealed at another length. BeyondEnd: it
+    /// is shorter, or more of it is acknowledged. Corrupt: it has lost bytes. Disk, NoSpace: the disk
+    /// failed or is full.
     pub fn begin_seal(
         &mut self,
         disk_: &D,
@@ -76,7 +78,7 @@ impl<D: Disk> Replica<D> {
             return Err(Error::Busy.into());
         }
         if self.tabled {
-            // It was sealed before a crash. Another table would put its bytes at risk.
+            // It was sealed before a crash. To write another table would put its bytes at risk.
             if length != self.sums.length {
                 return Err(Error::NotOpen.into());
             }
@@ -88,21 +90,21 @@ impl<D: Disk> Replica<D> {
         }
         let unsure = self.unsure;
         let data = self.open(disk_)?;
-        // Nor may a write that is under way reach the table.
+        // A write to a place that is under way must not hit the table, so use a new file then, too.
         self.unsure |= !self.places.is_empty();
         let data = self.renew(disk_, &data, config)?.unwrap_or(data);
         let unit = config.unit_bytes;
         let mut last = vec![0; (length % unit) as usize];
         data.read_at((length - length % unit).into(), &mut last)?;
         self.files = None;
-        // The bytes behind `length` are gone from here on.
+        // From here on, the bytes after `length` are lost.
         self.sums.cut(length, &last, unit);
         let before = self.file.clone();
         let done = self.put_table(disk_, &data, (id, stamp), config);
         if let Err(failure) = &done {
             let refused = matches!(failure, Failure::Refused(_));
             self.undo_seal(disk_, &data, before);
-            // New files whose names aren't on disk are as doubtful as the old ones.
+            // A new file whose name may not be on disk is as doubtful as the old one.
             self.unsure |= unsure || !refused;
         }
         done
@@ -136,10 +138,11 @@ impl<D: Disk> Replica<D> {
         Ok(Begun::Sealed(sealed))
     }
 
-    /// Ends a seal whose syncs were made without the lock.
+    /// Completes a seal whose syncs were made without the lock.
     ///
     /// # Errors
-    /// StaleStamp: it doesn't count, since a fence came meanwhile. Disk.
+    /// StaleStamp: the seal doesn't count, since a fence came during the syncs. Disk: a sync or the rename
+    /// failed.
     pub fn finish_seal(&mut self, disk_: &D, synced: Synced, config: &Config) -> Result<Sealed, Failure> {
         let Synced { stamp, outcome, .. } = synced;
         self.sealing = None;
@@ -152,12 +155,13 @@ impl<D: Disk> Replica<D> {
         match &done {
             Ok(_) => self.drop_records(disk_),
             Err(Failure::Refused(Error::StaleStamp)) if self.state == ReplicaState::Open => {
-                // It still has all bytes that anybody relies on. The records prove them from now on.
+                // The replica stays open, with all its bytes. Sync their records, which have to prove
+                // them once the table is cut off.
                 let kept = self.sync(disk_, config);
                 if let Ok(data) = disk_.open(&self.file) {
                     let _ = data.set_length(self.sums.length.into());
                 }
-                // The directory's other replicas have to learn of a failed sync, too.
+                // Report a failed sync, which concerns the directory's other replicas, too.
                 match kept {
                     Ok(()) | Err(Failure::Refused(_)) => {}
                     Err(failure) => return Err(failure),
@@ -175,8 +179,8 @@ impl<D: Disk> Replica<D> {
         done
     }
 
-    /// Finishes the undoing of an earlier seal. Until then, its file must not be touched: the name says that
-    /// it is sealed, and a crash may leave it so.
+    /// Renames the file back, if that failed after an earlier failed seal. Until it succeeds, the file must
+    /// not change: its name says that it is sealed, and a crash may leave it with that name.
     fn take_name_back(&mut self, disk_: &D) -> std::io::Result<()> {
         if let Some((_, stamp, Kind::Sealed(_))) = parse_name(&self.file)
             && stamp != self.stamp
@@ -188,13 +192,13 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Gives a replica that lacks only its final name that name.
+    /// Completes the seal of a replica that lacks only its final name.
     pub fn finish_tabled(&mut self, disk_: &D, config: &Config) -> Result<Sealed, Failure> {
         let unsure = self.unsure;
         let data = self.open(disk_)?;
         let data = self.renew(disk_, &data, config)?.unwrap_or(data);
         let done = (|| {
-            // If only the process had stopped, and not the machine, the file may be only in memory.
+            // If only the process had stopped, and not the machine, the file may still be only in memory.
             sync_bytes(&data)?;
             sync_names(disk_)?;
             Ok(self.take_sealed_name(disk_, self.stamp)?)
@@ -207,7 +211,7 @@ impl<D: Disk> Replica<D> {
         done
     }
 
-    /// Whether this seal of it is under way.
+    /// Whether the seal with this number is under way.
     pub fn is_sealing(&self, id: u64) -> bool {
         self.sealing == Some(id)
     }
@@ -217,8 +221,8 @@ impl<D: Disk> Replica<D> {
         self.tabled
     }
 
-    /// Removes all traces of a failed seal that a start could mistake for a seal. If that fails
-    /// too, nothing more can be done on that disk.
+    /// Removes all traces of a failed seal that a start could mistake for a complete one. Ignores
+    /// failures, since nothing more can be done on that disk.
     fn undo_seal(&mut self, disk_: &D, data: &D::File, before: String) {
         if self.file != before && disk_.rename(&self.file, &before).is_ok() {
             self.file = before;
@@ -237,7 +241,7 @@ impl<D: Disk> Replica<D> {
         Ok(sealed)
     }
 
-    /// Removes the records of a sealed replica. The next start does it if this fails.
+    /// Removes the records of a sealed replica. If that fails, the next start does it.
     fn drop_records(&mut self, disk_: &D) {
         if self.records_end.take().is_some() {
             let _ = disk_.remove(&name(self.chunk, self.stamp, Kind::Sums));

@@ -1,10 +1,10 @@
-//! Syncs of a replica, and the handling of one whose sync failed.
+//! Syncs a replica, and handles a failed sync.
 //!
-//! A kernel reports a failed sync once. It keeps the bytes readable until it needs their memory,
-//! but no later sync writes them, although later syncs succeed. So a replica never syncs its files
-//! again after a failure. It compares its bytes with their checksums and puts them in a new file in
-//! the old one's place, whose first sync does prove something. It does the same with replicas found
-//! open at a start, since the kernel may have reported the failure to the run before.
+//! The kernel reports a failed sync once. It keeps the bytes readable until it needs their memory, but
+//! no later sync writes them, although later syncs succeed. So after a failure, a replica never syncs
+//! the same files again. Instead, it compares its bytes with their checksums, and copies them to a new
+//! file that replaces the old one: the first sync of a new file can be trusted. It does the same with
+//! replicas that a start finds open, since the kernel may have reported a failure to the previous run.
 
 use super::{
     super::failure::{Failure, disk, sync_bytes, sync_names},
@@ -22,11 +22,11 @@ use crate::{
 use std::io;
 
 impl<D: Disk> Replica<D> {
-    /// Handles a failed sync of its files or names.
+    /// Handles a failed sync of the replica's files or names: it becomes a returned one.
     pub fn distrust(&mut self) {
         if self.state == ReplicaState::Open || self.sealing.is_some() {
             (self.state, self.unsure, self.files) = (ReplicaState::Returned, true, None);
-            // Its seal doesn't count.
+            // A seal that is under way doesn't count.
             self.sealing = None;
         }
     }
@@ -42,7 +42,7 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Writes the records of its checksums to a file, if they are in memory alone.
+    /// Writes the records of the checksums to a file, if they are only in memory.
     pub fn keep_records(&mut self, disk_: &D, config: &Config) -> Result<(), Error> {
         if self.records_end.is_some() || self.sums.length == 0 {
             return Ok(());
@@ -50,24 +50,25 @@ impl<D: Disk> Replica<D> {
         self.reopen(disk_).map_err(disk)?;
         let Some(files) = &mut self.files else { return Ok(()) };
         files.records = Some(disk_.create(&name(self.chunk, self.stamp, Kind::Sums)).map_err(disk)?);
-        // Their names share a sync.
+        // The next sync of names has to cover the new file, too.
         (self.records_end, self.name_synced) = (Some(0), false);
         let done = self.record(&[], config);
         if done.is_err() && !config.faults.has(Fault::RecordsForgotten) {
-            // The disk is full, say. The next call tries again.
+            // For example, the disk is full. The next call tries again.
             self.records_end = None;
             self.files.iter_mut().for_each(|files| files.records = None);
         }
         done
     }
 
-    /// Whether it could close its files for a while: they are open, and no write is under way.
+    /// Whether its files can be closed until the next write: they are open, and neither a write nor a seal
+    /// is under way.
     pub fn can_be_closed(&self) -> bool {
         self.files.is_some() && self.places.is_empty() && self.sealing.is_none()
     }
 
-    /// Syncs and closes the files until the next write. Closing them unsynced would lose the
-    /// kernel's report of a failure.
+    /// Syncs the files, and closes them until the next write. If they were closed without a sync, the
+    /// kernel's report of a failure would be lost.
     pub fn close(&mut self, disk_: &D, config: &Config) -> Result<(), Failure> {
         if !config.faults.has(Fault::ClosedUnsynced) {
             self.sync(disk_, config)?;
@@ -76,7 +77,7 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Whether its names may be only in memory.
+    /// Whether the names of its files may be only in memory.
     pub fn is_nameless(&self) -> bool {
         (self.state == ReplicaState::Open || self.sealing.is_some()) && !self.name_synced
     }
@@ -92,9 +93,9 @@ impl<D: Disk> Replica<D> {
         self.keep_records(disk_, config)?;
         let files = match &self.files {
             Some(files) => files.clone(),
-            // A seal has put the table behind the bytes, which proves them.
+            // A seal has written the table after the bytes, so their records aren't needed.
             None if self.sealing.is_some() => Files { data: disk_.open(&self.file)?, records: None },
-            // Files are synced before they are closed.
+            // Closed files are already synced.
             None => return Ok(()),
         };
         let done = (|| {
@@ -120,8 +121,8 @@ impl<D: Disk> Replica<D> {
         done
     }
 
-    /// Puts the bytes of `old` in new files if a sync of the old ones may have failed, and returns
-    /// the new file of bytes. Call this before another sync.
+    /// If a sync of the file `old` may have failed, copies its bytes to a new file, which replaces it, and
+    /// returns the new file. Call this before another sync.
     pub(super) fn renew(
         &mut self,
         disk_: &D,
@@ -155,7 +156,7 @@ impl<D: Disk> Replica<D> {
         Ok(Some(data))
     }
 
-    /// Writes and syncs a new file, and renames it over the file of that name.
+    /// Writes and syncs a new file, and renames it to `of`, which replaces the old file.
     fn replace(
         &self,
         disk_: &D,
@@ -171,16 +172,19 @@ impl<D: Disk> Replica<D> {
         done.map(|()| file)
     }
 
-    /// Whole units from `from` on that agree with their checksums.
+    /// Reads the next units from `from` on, which have to match their checksums.
+    ///
+    /// # Errors
+    /// Corrupt: one of them doesn't match, or can't be read.
     fn sound_piece(&self, data: &D::File, from: u32, config: &Config) -> Result<Vec<u8>, Failure> {
         let unit = config.unit_bytes;
         let step = config.write_bytes.next_multiple_of(unit).min(self.sums.length - from);
         let sums = self.sums.units.get((from / unit) as usize..).unwrap_or_default();
-        // Unreadable bytes are lost as well.
+        // Unreadable bytes count as lost.
         let mut bytes = data.read_vec(from.into(), step as usize).unwrap_or_default();
         let mut units = bytes.chunks(unit as usize).zip(sums);
         let sound = bytes.len() == step as usize && units.all(|(unit, sum)| crc32c(unit) == *sum);
-        // The planted fault trusts the table here, too.
+        // The planted fault `TableTrusted` trusts the table here, too.
         if !sound && config.faults.has(Fault::TableTrusted) {
             bytes.resize(step as usize, 0);
         } else if !sound {
@@ -189,7 +193,7 @@ impl<D: Disk> Replica<D> {
         Ok(bytes)
     }
 
-    /// Shortens the replica: bytes behind the first `sound` ones are lost.
+    /// Shortens the replica, since bytes after the first `sound` ones are lost.
     fn shrink(&mut self, disk_: &D, data: &D::File, sound: u32, config: &Config) -> Result<(), Failure> {
         if self.tabled || self.records_end.is_none() {
             self.sums.cut(sound, &[], config.unit_bytes);

@@ -1,4 +1,5 @@
-//! Growth of an open replica: in order, while writes that arrive out of order wait.
+//! Writes to an open replica. They are applied in order: a write that arrives early waits for the bytes
+//! before it.
 
 use super::{super::failure::disk, Files, Replica};
 use crate::{
@@ -17,7 +18,7 @@ use bytes::Bytes;
 /// A write that arrived out of order.
 pub(super) enum Held {
     Bytes(Bytes),
-    /// Already in the file.
+    /// The bytes are already in the file.
     Placed(Grown),
 }
 
@@ -31,8 +32,8 @@ impl Held {
 }
 
 impl<D: Disk> Replica<D> {
-    /// Applies the next write and the held ones that follow it; holds a write that isn't next. Adds
-    /// the callers of the applied writes to `applied`.
+    /// Applies a write that begins at the replica's end, and the held writes that follow it. Holds a write
+    /// that begins later. Adds the callers of all applied writes to `applied`.
     pub fn write(
         &mut self,
         caller: u64,
@@ -45,18 +46,18 @@ impl<D: Disk> Replica<D> {
             return Err(Error::NotOpen);
         }
         if bytes.is_empty() {
-            return Err(Error::Invalid("a write of no bytes"));
+            return Err(Error::Invalid("the write has no bytes"));
         }
         let end = offset.checked_add(bytes.len() as u32).ok_or(Error::BeyondEnd)?;
         if end <= self.sums.length {
-            // A retry has the same bytes, or one of the two is wrong.
+            // This is a retry. If its bytes differ from the applied ones, one of the two is wrong.
             let mut there = vec![0; bytes.len()];
             self.open_files()?.data.read_at(offset.into(), &mut there).map_err(disk)?;
             applied.extend((there == bytes).then_some(caller));
             return if there == bytes { Ok(()) } else { Err(Error::Corrupt) };
         }
         if offset < self.sums.length {
-            return Err(Error::Invalid("a write that begins before the replica's end and goes on behind it"));
+            return Err(Error::Invalid("the write begins before the replica's end and continues after it"));
         }
         if !self.is_free(offset, end) {
             return Err(Error::BeyondEnd);
@@ -64,8 +65,8 @@ impl<D: Disk> Replica<D> {
         self.take(caller, offset, Held::Bytes(bytes), config, applied)
     }
 
-    /// A range for so many bytes, reserved until [`Replica::leave`]. None for a write that doesn't
-    /// begin with a unit or shouldn't be held.
+    /// Reserves a place for `length` bytes at `offset`, until [`Replica::leave`]. Returns None if the write
+    /// doesn't begin at the beginning of a unit, or lies outside of the range in which writes can wait.
     pub fn place(
         &mut self,
         id: u64,
@@ -91,18 +92,19 @@ impl<D: Disk> Replica<D> {
         Ok(Some(Place { id, file, unit }))
     }
 
-    /// Its open files.
+    /// The replica's open files.
     ///
     /// # Errors
-    /// Disk: they are closed.
+    /// Disk: the files are closed.
     fn open_files(&self) -> Result<&Files<D::File>> {
         self.files.as_ref().ok_or(Error::Disk)
     }
 
-    /// Ends the reservation of a place in its file.
+    /// Ends the reservation of a place.
     ///
     /// # Errors
-    /// NoReplica: the place was another replica's. NotOpen: its bytes don't count.
+    /// NoReplica: this replica doesn't have that place, so another replica had. NotOpen: the replica isn't
+    /// open any more, so the bytes don't count.
     pub fn leave(&mut self, offset: u32, id: u64) -> Result<()> {
         if self.places.get(&offset).is_none_or(|(of, _)| *of != id) {
             return Err(Error::NoReplica);
@@ -127,7 +129,7 @@ impl<D: Disk> Replica<D> {
         self.take(caller, offset, Held::Placed(grown), config, applied)
     }
 
-    /// Whether no other write has the range.
+    /// Whether no other write is held or has a place in the range.
     fn is_free(&self, offset: u32, end: u32) -> bool {
         let place = self.places.range(..end).next_back();
         let held = self.held.range(..end).next_back();
@@ -135,7 +137,8 @@ impl<D: Disk> Replica<D> {
             && held.is_none_or(|(at, (_, held))| *at as usize + held.len(*at) <= offset as usize)
     }
 
-    /// Applies a write if it is next, with the held ones that follow; else holds it.
+    /// Applies a write if it begins at the replica's end, and the held writes that follow it. Otherwise
+    /// holds the write.
     fn take(
         &mut self,
         caller: u64,
@@ -184,8 +187,8 @@ impl<D: Disk> Replica<D> {
         Ok(())
     }
 
-    /// Appends to the file of checksums, unless they are in memory alone. The first records follow
-    /// their head.
+    /// Appends records to the file of checksums, if there is one. To an empty file, writes the head and
+    /// all records.
     pub(super) fn record(&mut self, more: &[u8], config: &Config) -> Result<()> {
         let Some(end) = self.records_end else { return Ok(()) };
         let Some(records) = self.open_files()?.records.clone() else { return Ok(()) };

@@ -1,10 +1,10 @@
-//! One mount goes on with the state of another.
+//! Tests: a mount continues with the state that another process handed over.
 
 use super::*;
 use crate::handover::State;
 
 impl Scene {
-    /// Another process's mount of the same store, after a hand-over.
+    /// Hands the mount over to another process's mount of the same store.
     async fn next(self) -> Self {
         self.core.close_writers().await.unwrap();
         let state: State =

@@ -1,4 +1,4 @@
-//! One mount goes on with the record of another, whose process was killed.
+//! Tests: a mount continues with the record of another process, which was killed.
 
 use super::*;
 use crate::ledger::{Step, memory};
@@ -30,7 +30,7 @@ impl Keeper {
         Scene { core, ..scene }
     }
 
-    /// The next process, after a kill.
+    /// Kills the process of `scene`, and returns the mount of the next process.
     async fn kill(&self, scene: Scene) -> Scene {
         let (settings, store) = (scene.core.settings.clone(), scene.store.clone());
         drop(scene);
@@ -86,7 +86,7 @@ async fn written_bytes_survive_each_kill_and_are_stored_once() {
         wanted.extend(&data);
         at += length as u64;
         scene = keeper.kill(scene).await;
-        // The kernel sends it again, since its answer may be lost.
+        // The kernel resends the write, since its answer may be lost.
         scene.core.write(2 * round as u64 + 2, handle, at - length as u64, Bytes::from(data)).await.unwrap();
         assert_eq!(scene.core.read(handle, at.saturating_sub(8), 100).await.unwrap().len() as u64, at.min(8));
     }
@@ -110,7 +110,7 @@ async fn an_answered_change_is_answered_again_and_not_executed_again() {
     scene.core.lookup(CALLER, ROOT, OsStr::new("g")).await.unwrap();
     rename(&scene, 8, "g", "h").await.unwrap();
     let scene = keeper.kill(scene).await;
-    // Others have the names now.
+    // Other hosts create files with these names.
     scene.put("f", "another").await;
     scene.put("g", "another").await;
     assert_eq!(mkdir(&scene, 2, "d").await, Ok(node));
@@ -130,7 +130,7 @@ async fn a_change_that_was_only_begun_is_settled_by_the_store() {
     for name in ["gone", "old"] {
         scene.core.lookup(CALLER, ROOT, OsStr::new(name)).await.unwrap();
     }
-    // The store executed four of these, and the process was killed before it learned that.
+    // The store executed four of these requests, and the process was killed before it received the results.
     for number in [2, 4, 6, 8, 10, 12] {
         scene.core.ledger.request(number, Step::Begun);
     }
@@ -214,7 +214,7 @@ async fn unpublished_bytes_survive_a_second_kill() {
     let scene = keeper.kill(scene).await;
     scene.core.write(4, handle, 10, Bytes::from("and not")).await.unwrap();
     scene.core.forget_past();
-    // Until the record is written anew.
+    // Add entries until the record is compacted.
     for number in 0..40_000 {
         scene.core.ledger.request(1_000 + number, Step::Begun);
         scene.core.answered(1_000 + number);
@@ -230,7 +230,7 @@ async fn a_removal_of_a_container_that_was_cut_short_is_brought_to_its_end() {
     let handle = scene.create("open.ckpt").await;
     scene.core.release(scene.create("closed.ckpt").await).await;
     unlink(&scene, 2, "open.ckpt").await.unwrap();
-    // The store removed a part of each, and the process was killed before it learned more.
+    // The store removed a part of each container, and the process was killed before it received the result.
     let hidden = scene.names().await.into_iter().find(|name| name.starts_with(HIDDEN)).unwrap();
     scene.core.ledger.request(4, Step::Begun);
     for name in [hidden.as_str(), "closed.ckpt"] {
@@ -241,7 +241,7 @@ async fn a_removal_of_a_container_that_was_cut_short_is_brought_to_its_end() {
     let (_, (file, _)) = lock(&scene.core.files).drain().next().unwrap();
     file.note().closed();
     let scene = keeper.kill(scene).await;
-    // The kernel may forget it before its removal begins.
+    // The kernel may forget the node before the removal begins.
     scene.core.forget(file.node, 1);
     scene.core.tidy().await;
     assert!(lock(&scene.core.nodes).path(file.node).is_none());
@@ -259,7 +259,7 @@ async fn a_creation_of_a_container_that_was_cut_short_leaves_nothing() {
         scene.core.once_created(caller, creates).await.map(|(_, opened)| opened.handle)
     };
     create(&scene).await.unwrap();
-    // As if the process had been killed before the container got its name.
+    // The state if the process had been killed before the container got its name.
     let id = u128::from(scene.core.nonce) << 64 | 2;
     let unfinished = Scene::path(&format!(".f.ckpt.plfs-{id:032x}"));
     scene.store.rename(&scene.who, &Scene::path("f.ckpt"), &unfinished, false).await.unwrap();
@@ -269,7 +269,7 @@ async fn a_creation_of_a_container_that_was_cut_short_leaves_nothing() {
     let handle = create(&scene).await.unwrap();
     scene.write(handle, 0, "text").await.unwrap();
     assert_eq!(scene.names().await, ["f.ckpt"]);
-    // One that another host made meanwhile isn't this request's.
+    // A container that another host created since isn't this request's.
     scene.core.ledger.request(4, Step::Begun);
     let who = &scene.who;
     let options = strait_plfs::Options::default();
@@ -286,7 +286,7 @@ async fn a_file_whose_last_handle_was_closed_while_it_was_removed_leaves_nothing
     let scene = keeper.begin();
     let handle = scene.create("f").await;
     scene.core.flush(handle).await.unwrap();
-    // The removal hid the file in the store, and its last handle was closed meanwhile.
+    // The removal hid the file in the store, and the last handle was closed before the removal was answered.
     scene.core.ledger.request(2, Step::Begun);
     let hidden = Scene::path(&format!("{HIDDEN}{:016x}", scene.core.nonce ^ 2));
     scene.store.rename(&scene.who, &Scene::path("f"), &hidden, false).await.unwrap();
@@ -309,7 +309,7 @@ async fn unpublished_bytes_of_a_logical_file_survive_each_kill_and_are_published
         let (at, text) = ((step * 67) % 250, format!("step {step} of twelve"));
         wanted[at as usize..][..text.len()].copy_from_slice(text.as_bytes());
         for _ in 0..2 {
-            // The kernel sends it again, since its answer may be lost.
+            // The kernel resends the write, since its answer may be lost.
             scene.core.write(2 * step + 2, handle, at, Bytes::from(text.clone())).await.unwrap();
             scene = keeper.kill(scene).await;
         }
@@ -356,7 +356,8 @@ async fn a_loss_that_was_not_reported_yet_is_reported_by_the_next_process() {
     let fault = scene.core.fsync(handle).await.unwrap_err();
     let scene = keeper.kill(scene).await;
     assert_eq!(scene.core.flush(handle).await, Err(fault));
-    // Another host's file has the name, and is longer than ours: ours has no place there.
+    // Another host's file has the name, and is longer than this mount's file: the bytes can't be appended
+    // there.
     let keeper = Keeper::new();
     let scene = keeper.begin();
     let handle = scene.create("g").await;

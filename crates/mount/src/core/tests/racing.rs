@@ -1,4 +1,5 @@
-//! Requests that meet: each begins at each step of the other, in a store whose operations take time.
+//! Tests of concurrent requests: each request begins at each step of the other, in a store whose operations
+//! take time.
 
 use super::*;
 use async_trait::async_trait;
@@ -9,13 +10,13 @@ use std::sync::atomic::AtomicBool;
 use strait_store::{Capabilities, FileReader, FileWriter, Result, SetAttributes};
 use tokio::task::yield_now;
 
-/// Steps of each request after which the other goes on: more than any of them takes.
+/// Upper bound of the steps that a request is advanced: more than any request takes.
 const STEPS: usize = 24;
 
-/// A store whose operations take a step before they happen, and one after.
+/// A store whose operations wait for one step before they execute, and for one step after.
 struct Slow {
     store: MemoryStore,
-    /// Nothing is removed or renamed.
+    /// Refuse to remove or rename.
     refuses: AtomicBool,
 }
 
@@ -112,7 +113,7 @@ impl Race {
         self.core().lookup(CALLER, parent, OsStr::new(name)).await.unwrap().node
     }
 
-    /// Makes a closed file, and has the kernel know it.
+    /// Creates and closes a file whose node the kernel knows.
     async fn file(&self, parent: u64, name: &str, text: &'static str) -> u64 {
         let made = self.core().create(CALLER, parent, OsStr::new(name), 0o644, O_WRONLY).await;
         let handle = made.unwrap().1.handle;
@@ -156,7 +157,7 @@ impl Race {
     }
 }
 
-/// The first request takes so many steps, then the second, and then both in turn.
+/// Runs `steps.0` steps of the first request, then `steps.1` steps of the second, and then both in turn.
 async fn meet<A, B>(
     steps: (usize, usize),
     first: impl Future<Output = A>,
@@ -174,7 +175,7 @@ async fn meet<A, B>(
     (first.as_mut().take_output().unwrap(), second.as_mut().take_output().unwrap())
 }
 
-/// The first request's steps, each with some of the second's.
+/// Each number of steps of the first request, combined with some numbers of steps of the second.
 fn all_steps() -> impl Iterator<Item = (usize, usize)> {
     (0..STEPS).flat_map(|first| [0, 1, 2, 3, 5, 8, 13, STEPS].map(|second| (first, second)))
 }
@@ -222,7 +223,7 @@ async fn a_file_that_is_opened_while_another_takes_its_name_is_one_of_both() {
                     handle
                 }
                 Err(fault) => {
-                    // The kernel looks for the name again.
+                    // The kernel looks up the name again.
                     assert_eq!(fault, Fault(ESTALE), "{to}, {steps:?}");
                     let handle = race.open(race.node(ROOT, to).await, O_RDONLY).await.unwrap();
                     assert_eq!(race.read(handle).await, "new", "{to}, {steps:?}");
@@ -384,7 +385,7 @@ async fn attributes_are_found_and_set_while_a_file_moves() {
             let directory = race.directory("d").await;
             let node = race.file(directory, name, "text").await;
             let open = race.open(node, O_RDONLY).await.unwrap();
-            // As fstat(2), beside unlink(2).
+            // As fstat(2) beside unlink(2).
             let looks = race.core().getattr(CALLER, node);
             let removes = race.core().unlink(CALLER, directory, OsStr::new(name));
             let (looked, removed) = meet(steps, looks, removes).await;
@@ -416,7 +417,7 @@ async fn a_removed_file_that_is_opened_again_while_it_is_closed_stays_whole_or_i
             let node = race.file(ROOT, name, "whole").await;
             let first = race.open(node, O_RDONLY).await.unwrap();
             race.unlink(name).await.unwrap();
-            // As by /proc/self/fd.
+            // As by opening /proc/self/fd/N.
             let (opened, ()) = meet(steps, race.open(node, O_RDONLY), race.core().release(first)).await;
             match opened {
                 Ok(handle) => {

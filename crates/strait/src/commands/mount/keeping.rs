@@ -1,4 +1,4 @@
-//! The keeper of a mount: a process that starts the one that serves, and starts it again.
+//! The keeper of a mount: a process that starts the serving process, and starts it again when it is killed.
 
 use super::{MOUNTED, detach, not_taken, ready};
 use crate::cli::Mount as Flags;
@@ -16,12 +16,13 @@ use tokio::signal::unix::{self, SignalKind, signal};
 /// SIGTERM.
 const TERM: u8 = 15;
 
-/// Keeps the mount until its process ends by itself, or can't be kept.
+/// Keeps the mount until the serving process exits by itself, or can't be restarted.
 pub async fn keep(flags: &Flags) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
     tokio::spawn(Hangups::catch()?.each(|| {}));
     let keeper = Keeper::new(&flags.directory, flags.take_over).map_err(|error| not_taken(&error, flags))?;
-    // For relative names of keys and passwords. In its own mount, a process would wait for itself.
+    // The serving process needs the directory for relative names of keys and passwords. Within its own mount,
+    // it would wait for itself.
     let begun_in = std::env::current_dir().ok().filter(|at| !at.starts_with(keeper.directory()));
     let begun_in = begun_in.unwrap_or_else(|| "/".into());
     let serving = || {
@@ -35,19 +36,20 @@ pub async fn keep(flags: &Flags) -> Result<(), Failure> {
     };
     let signalled = async || drop(signals.next().await);
     let kept = keeper.keep(|| server(&begun_in), serving, signalled).await;
-    let status = kept.map_err(|error| Failure::other(format!("keeping the mount: {error}")))?;
+    let status = kept.map_err(|error| Failure::other(format!("can't keep the mount: {error}")))?;
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
-        // It has told the reason.
+        // The serving process has printed the reason.
         (Some(code), _) => Err(Failure::Ended(u8::try_from(code).unwrap_or(1))),
         (None, signal) => Err(Failure::signalled(signal.unwrap_or(0) as u8)),
     }
 }
 
-/// This program again, as the process that serves. It stays the same if the file is replaced.
+/// The command that starts this program as the serving process. It runs the same program even if its file was
+/// replaced.
 fn server(begun_in: &Path) -> Command {
     let mut arguments: Vec<_> = std::env::args_os().collect();
-    // At the end it could be taken for an operand.
+    // At the end, the flag could be taken for an operand.
     let is_flag = |argument: &OsString| argument == "--keep" || argument == "--background";
     let at = arguments.iter().position(is_flag).unwrap_or(arguments.len());
     arguments.insert(at, "--kept".into());
@@ -57,31 +59,31 @@ fn server(begun_in: &Path) -> Command {
     command
 }
 
-/// Signals to end the mount, also by way of a keeper.
+/// Signals that end the mount, received directly or from a keeper.
 pub enum Orders {
-    /// Without a keeper.
+    /// There is no keeper.
     Signals(Signals),
-    /// With one. A terminal's SIGINT, and a supervisor's SIGTERM, may reach both processes.
+    /// There is a keeper. A terminal's SIGINT, and a supervisor's SIGTERM, may reach both processes.
     Kept {
-        /// From the keeper.
+        /// Signals that the keeper forwards.
         ends: Ends,
-        /// How many came.
+        /// Number of signals that the keeper forwarded.
         asked: u32,
-        /// Of this process.
+        /// SIGTERM to this process.
         terminate: unix::Signal,
-        /// Caught, so that it doesn't end this process before the keeper passes it on.
+        /// SIGINT to this process: caught, so that it doesn't end the process before the keeper forwards it.
         _interrupt: unix::Signal,
     },
 }
 
 impl Orders {
-    /// With a keeper.
+    /// Signals of a process with a keeper.
     pub fn kept(link: &Link) -> io::Result<Self> {
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         Ok(Self::Kept { ends: link.ends()?, asked: 0, terminate, _interrupt: interrupt })
     }
 
-    /// Waits until the mount is to end.
+    /// Waits for a signal to end the mount.
     pub async fn end(&mut self) {
         match self {
             Self::Signals(signals) => drop(signals.next().await),
@@ -92,7 +94,7 @@ impl Orders {
         }
     }
 
-    /// Waits until the process is to end before the mount has ended.
+    /// Waits for a second signal, which ends the process before unmounting is complete.
     pub async fn leave(&mut self) -> Failure {
         match self {
             Self::Signals(signals) => signals.next().await,
@@ -107,7 +109,7 @@ impl Orders {
     }
 }
 
-/// The keeper's link, which takes the place of this process's standard input.
+/// The link to the keeper, received at this process's standard input.
 pub fn link() -> Result<Link, Failure> {
     let input = io::stdin().as_fd().try_clone_to_owned();
     let link = input.and_then(Link::receive);

@@ -1,4 +1,4 @@
-//! The bytes of an input: all of a file, or the whole records of a part of it.
+//! The bytes of an input: a whole file, or the whole records of a part of it.
 
 use crate::context::Place;
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use strait_dispatch::Slice;
 use strait_dispatch::split::Edge;
 use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES};
 
-/// Sizes of the first and of the largest read that look for a record's end. Most records are short; for a
+/// Sizes of the first and of the largest read in the search for a record's end. Most records are short. For a
 /// long one, larger reads save round trips.
 const FIRST_LOOK: usize = 64 << 10;
 const LONGEST_LOOK: usize = MAX_CHUNK_BYTES;
@@ -23,10 +23,10 @@ pub fn identity(reader: &dyn FileReader) -> Option<String> {
     Some(text)
 }
 
-/// The bytes of the file that are the input.
+/// The byte range of the file that is the input.
 ///
 /// # Errors
-/// Busy: another file has the name now, or it is shorter than it was when it was split.
+/// Busy: another file has the name now, or the file is shorter than when it was split.
 pub async fn range(
     place: &Place,
     reader: &dyn FileReader,
@@ -39,17 +39,17 @@ pub async fn range(
         _ => false,
     };
     if is_other {
-        return Err(other("another file has taken its name since it was split; run the command again").into());
+        return Err(other("another file has this name since the split; run the command again").into());
     }
     if reader.length() < slice.length {
-        return Err(other("it has become shorter since it was split; run the command again").into());
+        return Err(other("the file became shorter after the split; run the command again").into());
     }
     let Some(first) = found(reader, slice.first()).await? else { return Ok(slice.end..slice.end) };
     let last = found(reader, slice.last()).await?.unwrap_or(slice.length);
     Ok(first..last.max(first))
 }
 
-/// The place of an edge, if there is one.
+/// The position of an edge; `None` if the file ends before it.
 async fn found(reader: &dyn FileReader, edge: Edge) -> Result<Option<u64>, Failure> {
     let (byte, mut from, until) = match edge {
         Edge::At(at) => return Ok(Some(at)),

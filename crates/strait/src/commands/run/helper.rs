@@ -33,7 +33,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-/// Frames queued for standard output. If the dispatcher is slow, the commands wait.
+/// Frames queued for standard output. If the dispatcher is slow, the commands block.
 const QUEUED_FRAMES: usize = 16;
 
 /// Stands for the path of the input's copy in a command's arguments.
@@ -53,7 +53,7 @@ pub async fn helper(context: &Context) -> Result<(), Failure> {
     let serving = async {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         let hello = Hello { version: super::VERSION.to_owned(), processors };
-        // If nobody takes the frames, `sending` has ended.
+        // If the frames can't be sent, `sending` has ended.
         let _ = to.send(Frame::Hello(hello)).await;
         let (mut input, mut received) = (tokio::io::stdin(), Frames::default());
         let mut desk = Desk { context, to, hold: Arriving::Nothing, cancels: HashMap::new(), begun: 0 };
@@ -66,7 +66,7 @@ pub async fn helper(context: &Context) -> Result<(), Failure> {
                 read = input.read_buf(received.buffer()) => match read {
                     Ok(0) => return Ok(()),
                     Ok(_) => {}
-                    Err(error) => return Err(Failure::other(format!("standard input: {error}"))),
+                    Err(error) => return Err(Failure::other(format!("can't read standard input: {error}"))),
                 },
                 Some((id, serial)) = jobs.next() => desk.ended(id, serial),
             }
@@ -78,25 +78,25 @@ pub async fn helper(context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// The files of the setup.
+/// The files to ship that the setup announced.
 enum Arriving {
-    /// None were announced, or receiving them failed.
+    /// No files were announced, or receiving them failed.
     Nothing,
-    /// Some are still to come.
+    /// Some files are still missing.
     Files(Hold),
-    /// All are there.
+    /// All files have arrived.
     Whole(Arc<Hold>),
 }
 
-/// The helper's state between messages of the dispatcher.
+/// The helper's state between two frames of the dispatcher.
 struct Desk<'a> {
     context: &'a Context,
     to: mpsc::Sender<Frame>,
     hold: Arriving,
-    /// By job: its serial number, and a sender that cancels the job when it is dropped.
+    /// By job: the serial number of its start, and a sender that cancels the job when it is dropped.
     cancels: HashMap<u32, (u64, oneshot::Sender<()>)>,
-    /// Number of jobs begun; the serial number of the latest. The dispatcher may begin a job again before the
-    /// helper notices its first end.
+    /// Number of jobs started so far: the serial number of the latest. The dispatcher may start a job again
+    /// before the helper notices that its first start ended.
     begun: u64,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Reports that all files have arrived (`Ok(true)`), or that they failed.
+    /// Reports that all files have arrived (`Ok(true)`), or that receiving them failed.
     async fn answer(&mut self, done: Result<bool, Failure>) {
         let failure = match done {
             Ok(false) => return,
@@ -161,7 +161,7 @@ impl<'a> Desk<'a> {
         self.write(0, &[])
     }
 
-    /// Stores bytes of a file. After the last one it checks the digests, and returns true.
+    /// Writes bytes of a file. After the last bytes it checks the digests, and returns true.
     fn write(&mut self, file: usize, bytes: &[u8]) -> Result<bool, Failure> {
         match std::mem::replace(&mut self.hold, Arriving::Nothing) {
             Arriving::Files(mut hold) => {
@@ -196,7 +196,7 @@ async fn run(
     let attempt = async {
         tokio::select! {
             exit = attempt(context, id, &job, hold.as_deref(), &to) => exit,
-            _ = cancelled => Err(Failure::other("another host finished this input first")),
+            _ = cancelled => Err(Failure::other("another host completed this input first")),
         }
     };
     let exit = attempt.await.unwrap_or_else(|failure| Exit {
@@ -242,7 +242,7 @@ async fn attempt(
     let feed = async {
         let Some(input) = input else { return Ok(()) };
         match pump::part_out_of_store(reader.as_ref(), range, path, input, &progress, Failure::output).await {
-            // The command may end, or close its input, before it has read all.
+            // The command may end, or close its input, before it has read everything.
             Ok(_) | Err(Failure::Ended(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
@@ -269,7 +269,7 @@ async fn attempt(
     Ok(Exit { code, signal, input_bytes, ..Exit::default() })
 }
 
-/// Sends what a command prints, in frames.
+/// Sends the command's output in frames.
 async fn tell<F: Future<Output = Result<(), mpsc::error::SendError<Frame>>>>(
     from: Option<impl AsyncRead + Unpin>,
     send: impl Fn(bytes::Bytes) -> F,
@@ -286,8 +286,8 @@ async fn tell<F: Future<Output = Result<(), mpsc::error::SendError<Frame>>>>(
     }
 }
 
-/// The variables that describe its input to a command. Those in lower case are the ones of Hadoop Streaming,
-/// whose mappers run unchanged.
+/// The environment variables that describe a command's input to it. The names in lower case are Hadoop
+/// Streaming's, whose mappers run unchanged.
 fn environment(job: &Job, range: &Range<u64>) -> Vec<(&'static str, String)> {
     let split = job.slice.as_ref().map_or(range.clone(), |slice| slice.start..slice.end);
     vec![
@@ -302,7 +302,7 @@ fn environment(job: &Job, range: &Range<u64>) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// An input's private copy, removed with it.
+/// A private copy of an input. Dropping it removes the copy.
 struct Copy {
     _directory: TempDir,
     path: std::path::PathBuf,
@@ -310,13 +310,13 @@ struct Copy {
 
 impl Copy {
     fn new(place: &Place) -> Result<Self, Failure> {
-        // No other user can reach the file or put another in its place.
+        // No other user can reach the file, or replace it.
         let directory = tempfile::Builder::new()
             .prefix("strait-run-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .map_err(|error| Failure::local(error, "make a directory in", &std::env::temp_dir()))?;
-        // An encoded name stands for bytes that aren't UTF-8. The command's arguments are UTF-8.
+        // An encoded name stands for bytes that aren't UTF-8, but the command's arguments must be UTF-8.
         let name = place.path.name();
         let is_plain = encoding::decode(name).is_some_and(|bytes| *bytes == *name.as_bytes());
         let name = if is_plain { name } else { "input" };
@@ -388,9 +388,9 @@ impl Group {
 
     async fn wait(&mut self) -> Result<std::process::ExitStatus, Failure> {
         let status = self.child.wait().await;
-        // From now on, another process may have its id.
+        // From now on, another process may get its id.
         self.group = None;
-        status.map_err(|error| Failure::other(format!("waiting for the command: {error}")))
+        status.map_err(|error| Failure::other(format!("can't wait for the command: {error}")))
     }
 }
 

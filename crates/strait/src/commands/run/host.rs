@@ -17,24 +17,24 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-/// Time limit for starting a helper: to connect, to send the program if the host lacks it, and to receive the
-/// helper's first message. Then the limit for each piece of a shipped file, and for the helper's answer after
-/// the last piece.
+/// Time limit for starting a helper: for the connection, for sending the program if the host lacks it, and
+/// for the helper's first frame. Also the limit for each piece of a shipped file, and for the helper's answer
+/// after the last piece.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-/// Time limit for each further line of an ended helper's standard error, and the number of lines kept.
+/// Time limit for each further line on an ended helper's standard error, and the number of lines kept.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const LAST_LINES: usize = 5;
-/// The helper's answer about its program: it is there, or has to be sent.
+/// The host's answer about the program: it has the program, or needs it.
 const HAS_PROGRAM: u8 = b'H';
 const NEEDS_PROGRAM: u8 = b'N';
 
 /// An event on a host.
 pub enum Event {
-    /// Its helper takes jobs. The host has so many processors.
+    /// The helper accepts jobs. The host has this many processors.
     Ready(usize),
     /// A job's output or end.
     Frame(Frame),
-    /// Its helper has ended, or can't be started.
+    /// The helper has ended, or couldn't be started, for this reason.
     Gone(String),
 }
 
@@ -49,8 +49,8 @@ pub async fn serve(
     events: mpsc::Sender<(usize, Event)>,
 ) {
     let started = async {
-        // The semaphore is never closed. A helper in Slurm's queue takes no turn, so that others needn't wait
-        // for it.
+        // The semaphore is never closed. A helper in Slurm's queue takes no permit, so that others needn't
+        // wait for it.
         let _turn = if launch.waits_in_queue() { None } else { turns.acquire().await.ok() };
         let starting = Helper::start(&launch, &host);
         let started = match launch.waits_in_queue() {
@@ -58,7 +58,7 @@ pub async fn serve(
             false => timeout(START_PATIENCE, starting).await,
         };
         let (mut helper, hello) = started
-            .map_err(|_| format!("its helper didn't start within {} s", START_PATIENCE.as_secs()))??;
+            .map_err(|_| format!("the helper didn't start within {} s", START_PATIENCE.as_secs()))??;
         helper.set_up(&launch).await?;
         Ok::<_, String>((helper, hello))
     };
@@ -71,18 +71,18 @@ pub async fn serve(
         }
         Err(reason) => reason,
     };
-    // Without a receiver, the run is over.
+    // Without a receiver, the run has ended.
     let _ = events.send((number, Event::Gone(reason))).await;
 }
 
 struct Helper {
     child: Child,
-    /// It gets SIGTERM at the end.
+    /// The helper's process gets SIGTERM at the end.
     needs_term: bool,
     input: ChildStdin,
     output: Output,
     errors: Lines<BufReader<ChildStderr>>,
-    /// The last lines of its standard error.
+    /// The latest lines of its standard error.
     said: VecDeque<String>,
 }
 
@@ -93,11 +93,11 @@ struct Output {
 }
 
 impl Output {
-    /// The next frame; none at the end. Dropping the future loses nothing.
+    /// Receives the next frame; `None` at the end. Cancel safe: a dropped future loses no bytes.
     async fn next(&mut self) -> Result<Option<Frame>, String> {
         loop {
             let next = self.frames.take();
-            if let Some(frame) = next.map_err(|error| format!("it sent {error}"))? {
+            if let Some(frame) = next.map_err(|error| format!("the helper sent {error}"))? {
                 return Ok(Some(frame));
             }
             match self.from.read_buf(self.frames.buffer()).await {
@@ -113,13 +113,13 @@ impl Helper {
     async fn start(launch: &Launch, host: &str) -> Result<(Self, Hello), String> {
         let mut command = launch.command(host);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // When its input ends, a helper ends its commands and exits. A killed helper would leave them
+        // When a helper's input ends, it ends its commands and exits. A killed helper would leave them
         // running.
         command.kill_on_drop(launch.is_killed());
         // Ctrl-C reaches only this process, which then ends the helpers.
         command.process_group(0);
         let name = command.as_std().get_program().display().to_string();
-        let mut child = command.spawn().map_err(|error| format!("{name} can't be started: {error}"))?;
+        let mut child = command.spawn().map_err(|error| format!("can't start {name}: {error}"))?;
         let (Some(input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -131,7 +131,7 @@ impl Helper {
         let mut helper = Self { child, needs_term, input, output, errors, said: VecDeque::new() };
         match helper.greeted(launch).await {
             Ok(hello) if hello.version == VERSION => Ok((helper, hello)),
-            Ok(hello) => Err(format!("its strait has version {}, and this one {VERSION}", hello.version)),
+            Ok(hello) => Err(format!("the host has strait {}, but this is {VERSION}", hello.version)),
             Err(reason) => Err(helper.last_words(reason).await),
         }
     }
@@ -146,18 +146,18 @@ impl Helper {
                     tokio::io::copy(&mut program, &mut self.input).await.map_err(broken)?;
                 }
                 Ok(_) => {
-                    return Err("the shell's start-up files print something on standard output".to_owned());
+                    return Err("the shell's start-up files must not print on standard output".to_owned());
                 }
-                Err(_) => return Err("the helper can't be started".to_owned()),
+                Err(_) => return Err("can't start the helper".to_owned()),
             }
         }
         match self.output.next().await? {
             Some(Frame::Hello(hello)) => Ok(hello),
-            _ => Err("the helper can't be started".to_owned()),
+            _ => Err("can't start the helper".to_owned()),
         }
     }
 
-    /// Sends what helpers need before their first job, and waits until they have it.
+    /// Sends the data that helpers need before their first job, and waits until they have it.
     async fn set_up(&mut self, launch: &Launch) -> Result<(), String> {
         self.send(&Frame::Logins(launch.logins())).await?;
         self.send(&Frame::Setup(launch.setup())).await?;
@@ -168,14 +168,14 @@ impl Helper {
             Ok(Ok(Some(Frame::Ready(ready)))) => ready.failure.map_or(Ok(()), Err),
             Ok(Err(reason)) => Err(self.last_words(reason).await),
             Ok(Ok(_)) => Err(self.last_words("the helper ended".to_owned()).await),
-            Err(_) => Err(format!("it isn't ready for commands after {} s", START_PATIENCE.as_secs())),
+            Err(_) => Err(format!("the helper isn't ready after {} s", START_PATIENCE.as_secs())),
         }
     }
 
-    /// Sends the announced number of the file's bytes. If the file has changed, the helper notices by the
-    /// digest.
+    /// Sends a file's bytes, as many as were announced. If the file has changed, the digest reveals that to
+    /// the helper.
     async fn ship(&mut self, number: u32, parcel: &Parcel) -> Result<(), String> {
-        let failed = |error: io::Error| format!("shipping {}: {error}", parcel.path.display());
+        let failed = |error: io::Error| format!("can't ship {}: {error}", parcel.path.display());
         let file = File::open(&parcel.path).await.map_err(failed)?;
         let mut file = file.take(parcel.shipped.bytes);
         loop {
@@ -195,11 +195,11 @@ impl Helper {
         match timeout(START_PATIENCE, self.input.write_all(&frame.encode())).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.last_words(format!("the connection failed: {error}")).await),
-            Err(_) => Err(format!("it accepted no data for {} s", START_PATIENCE.as_secs())),
+            Err(_) => Err(format!("the helper accepted no data for {} s", START_PATIENCE.as_secs())),
         }
     }
 
-    /// The last lines that ssh or the helper wrote to standard error, or `reason` if there are none.
+    /// The latest lines that ssh or the helper wrote to standard error; `reason` if there are none.
     async fn last_words(&mut self, reason: String) -> String {
         while let Ok(Ok(Some(line))) = timeout(LAST_WORDS, self.errors.next_line()).await {
             self.hear(&line);
@@ -232,7 +232,7 @@ impl Helper {
                             return self.last_words(format!("the connection failed: {error}")).await;
                         }
                     }
-                    None => return "it was ended".to_owned(),
+                    None => return "the run ended it".to_owned(),
                 },
                 Ok(Some(line)) = self.errors.next_line() => self.hear(&line),
                 frame = self.output.next() => match frame {
@@ -254,7 +254,7 @@ impl Drop for Helper {
         if self.needs_term
             && let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32))
         {
-            // At SIGTERM, srun ends its job step or leaves the queue. SIGKILL would prevent that.
+            // After SIGTERM, srun ends its job step or leaves the queue. SIGKILL would prevent that.
             let _ = kill_process(pid, Signal::TERM);
         }
     }

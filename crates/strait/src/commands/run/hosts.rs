@@ -1,5 +1,5 @@
-//! The hosts that may run commands: those that the stores name, those that the user names, or the nodes of a
-//! Slurm cluster. A hostile store may name anything.
+//! The hosts that can run commands: hosts that the stores name, hosts that the user names, or the nodes of a
+//! Slurm cluster. Names from a store aren't trusted: a hostile store can name anything.
 
 use crate::cli::{Launcher, Run};
 use crate::context::Context;
@@ -13,15 +13,15 @@ const HERE: &str = ":";
 /// Longest host name (RFC 1035).
 const MAX_HOST_BYTES: usize = 253;
 
-/// See the module.
+/// The hosts found so far.
 pub struct Hosts {
     names: Vec<String>,
-    /// By name. None: several nodes have the name, or the host may not run commands.
+    /// Numbers by name. `None`: several nodes have the name, or the host isn't allowed to run commands.
     numbers: HashMap<String, Option<usize>>,
     kind: Kind,
-    /// Patterns of hosts that may have the login; none if no store needs one.
+    /// Patterns of hosts that may get the login; `None` if no store needs one.
     lend_to: Option<Vec<String>>,
-    /// Hosts that the stores name, but that may not have the login.
+    /// Hosts that the stores name, but that aren't allowed to get the login.
     unlent: Vec<String>,
 }
 
@@ -31,12 +31,12 @@ enum Kind {
     Named,
     /// Hosts that stores name.
     OfStores,
-    /// Nodes of the cluster. Only those that the stores name are used.
+    /// Nodes of the Slurm cluster. Only nodes that the stores name are used.
     Nodes { names: Vec<String>, numbers: HashMap<String, Option<usize>> },
 }
 
 impl Hosts {
-    /// The hosts by the flags. [`number`](Self::number) adds those that the stores name.
+    /// The hosts that the flags give. [`number`](Self::number) adds those that the stores name.
     pub async fn of<'a>(
         context: &Context,
         flags: &Run,
@@ -59,7 +59,7 @@ impl Hosts {
         let mut numbers: HashMap<String, Option<usize>> =
             names.iter().cloned().zip((0..).map(Some)).collect();
         if flags.launcher == Launcher::Slurm && kind == Kind::Named {
-            // The stores may name the user's nodes differently.
+            // The stores may name the user's nodes by other names.
             let (nodes, of_nodes) = ask_nodes().await?;
             let own = |node: Option<usize>| {
                 let node = nodes.get(node?)?;
@@ -72,7 +72,7 @@ impl Hosts {
         Ok(Self { names, numbers, kind, lend_to, unlent: Vec::new() })
     }
 
-    /// The number of a host that a store names; none if it may not run commands.
+    /// The number of a host that a store names; `None` if it isn't allowed to run commands.
     pub fn number(&mut self, name: &str, context: &Context) -> Option<usize> {
         if let Some(known) = self.numbers.get(name) {
             return *known;
@@ -108,7 +108,7 @@ impl Hosts {
     /// All hosts.
     ///
     /// # Errors
-    /// Hosts are needed, and there are none.
+    /// `are_needed` is set, and there is no host.
     pub fn names(self, are_needed: bool) -> Result<Vec<String>, Failure> {
         if !self.names.is_empty() || !are_needed {
             return Ok(self.names);
@@ -138,7 +138,7 @@ fn is_host(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_HOST_BYTES && !name.starts_with('-') && name.bytes().all(plain)
 }
 
-/// Whether a pattern matches this host. In it, `*` stands for any characters.
+/// Whether a pattern matches this host. A `*` in the pattern stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern.eq_ignore_ascii_case(name),
@@ -156,10 +156,10 @@ type Nodes = (Vec<String>, HashMap<String, Option<usize>>);
 /// As [`nodes`], without blocking this thread.
 async fn ask_nodes() -> Result<Nodes, Failure> {
     let asked = tokio::task::spawn_blocking(nodes).await;
-    asked.unwrap_or_else(|error| Err(Failure::other(format!("asking Slurm for its nodes: {error}"))))
+    asked.unwrap_or_else(|error| Err(Failure::other(format!("can't ask Slurm for its nodes: {error}"))))
 }
 
-/// The nodes of the allocation that this process runs in, or else of the cluster.
+/// The nodes of the Slurm allocation that this process runs in, else of the whole cluster.
 fn nodes() -> Result<Nodes, Failure> {
     let mut sinfo = Command::new("sinfo");
     sinfo.args(["--noheader", "--Node", "--responding", "--Format=NodeList:|,NodeHost:|,NodeAddr:|"]);
@@ -170,7 +170,7 @@ fn nodes() -> Result<Nodes, Failure> {
     let told = told.map_err(|error| Failure::local(error, "run", "sinfo".as_ref()))?;
     if !told.status.success() {
         let why = String::from_utf8_lossy(&told.stderr);
-        return Err(Failure::other(format!("asking Slurm for its nodes (sinfo): {}", why.trim())));
+        return Err(Failure::other(format!("can't ask Slurm for its nodes (sinfo): {}", why.trim())));
     }
     Ok(listed_nodes(&String::from_utf8_lossy(&told.stdout), |address| {
         let resolved = (address, 0).to_socket_addrs().ok();
@@ -203,7 +203,7 @@ fn listed_nodes(lines: &str, resolve: impl Fn(&str) -> Vec<String>) -> Nodes {
             numbers.entry(alias).and_modify(|known| *known = None).or_insert(Some(number));
         }
     }
-    // A node's own name means this node, even if it is an alias of another.
+    // A node's own name takes precedence over an equal alias of another node.
     numbers.extend(names.iter().cloned().zip((0..).map(Some)));
     (names, numbers)
 }

@@ -13,9 +13,9 @@ use strait_dispatch::split::{hosts_of, most_pieces};
 use strait_dispatch::{Block, Input, Schedule, Slice, finished, joblog, pieces};
 use strait_store::{ErrorKind, StoreUri};
 
-/// Files whose blocks are located at once.
+/// Number of files whose blocks are located at the same time.
 const ASKED_AT_ONCE: usize = 16;
-/// Most inputs of one run: some hundred bytes of memory each.
+/// Largest number of inputs of one run. Each takes some hundred bytes of memory.
 const MAX_INPUTS: u64 = 1_000_000;
 /// Endings of names of compressed files, which can't be read from the middle.
 const COMPRESSED: [&str; 9] = [".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".br", ".Z", ".snappy"];
@@ -25,7 +25,7 @@ const COMPRESSED: [&str; 9] = [".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".b
 pub struct Wanted {
     /// The file's URI.
     pub uri: String,
-    /// The part of it; none: all.
+    /// The part of the file; `None` means the whole file.
     pub slice: Option<Slice>,
     /// Its place in the order of all inputs, from 1.
     pub sequence: usize,
@@ -40,7 +40,7 @@ impl Wanted {
         }
     }
 
-    /// Its text in the job log.
+    /// Its title in the job log.
     pub fn title(&self, command: &[String]) -> String {
         joblog::title(command, &self.uri, self.slice.as_ref())
     }
@@ -57,10 +57,10 @@ pub struct Found {
     pub hosts: Vec<String>,
 }
 
-/// A part of a file, its size, and its hosts.
+/// A part of a file (`None`: the whole file), its size, and its hosts.
 type Part = (Option<Slice>, u64, Vec<String>);
 
-/// Finds the inputs that are to be processed. Inputs that can't be located count as failures.
+/// Finds the inputs to process. Inputs that can't be located count as failures.
 pub async fn find(context: &Context, flags: &Run, tally: &mut Tally) -> Result<Found, Failure> {
     let uris = named(context, flags, tally).await?;
     let log = match (&flags.joblog, flags.resume) {
@@ -73,7 +73,7 @@ pub async fn find(context: &Context, flags: &Run, tally: &mut Tally) -> Result<F
     let is_done = |wanted: &Wanted| !done.is_empty() && done.contains(wanted.title(&flags.command).as_str());
     let whole = |(uri, sequence)| Wanted { uri, slice: None, sequence };
     let asked = uris.into_iter().zip(1..).map(whole);
-    // Pieces are known only once their file is located.
+    // Pieces are known only after their file is located.
     let asked: Vec<Wanted> = asked.filter(|wanted| flags.split.is_some() || !is_done(wanted)).collect();
     let located: Vec<_> = futures::stream::iter(asked)
         .map(|wanted| async move {
@@ -114,7 +114,7 @@ pub async fn find(context: &Context, flags: &Run, tally: &mut Tally) -> Result<F
 }
 
 fn too_many() -> Failure {
-    Failure::usage(format!("more than {MAX_INPUTS} inputs; give a larger --split, or fewer files"))
+    Failure::usage(format!("more than {MAX_INPUTS} inputs: give larger pieces with --split, or fewer files"))
 }
 
 /// The URIs that the flags and standard input name.
@@ -128,9 +128,13 @@ async fn named(context: &Context, flags: &Run, tally: &mut Tally) -> Result<Vec<
     }
     let absolute = |uri: String| {
         let text = context.absolute(&uri)?.into_owned();
-        // The hosts may have another configuration, or none.
+        // The other hosts may have another Hadoop configuration, or none.
         let is_of_default_host = StoreUri::parse(&text).is_ok_and(|uri| uri.is_of_default_host());
-        Ok(if is_of_default_host { context.uri(&text)?.to_string() } else { text })
+        if !is_of_default_host {
+            return Ok(text);
+        }
+        let slash = if text.ends_with('/') { "/" } else { "" };
+        Ok(format!("{}{slash}", context.uri(&text)?.to_string().trim_end_matches('/')))
     };
     uris.into_iter().map(absolute).collect()
 }
@@ -172,12 +176,12 @@ fn listed(by_nul: bool) -> Result<Vec<String>, Failure> {
     Ok(text.split(end).filter(|uri| !uri.is_empty()).map(str::to_owned).collect())
 }
 
-/// A file's parts, their lengths, and the hosts that hold them, the one with the most bytes first.
+/// A file's parts, their lengths, and the hosts that hold each part: first the host with the most bytes.
 async fn locate(context: &Context, flags: &Run, uri: &str) -> Result<Vec<Part>, Failure> {
     let place = context.place(uri).await?;
     let status = place.stat().await?;
     if status.is_directory() {
-        let why = "it is a directory; name its files, for example with /*";
+        let why = "this is a directory; name its files, for example with /*";
         return Err(Failure::at(ErrorKind::IsADirectory, "run a command on", uri, why));
     }
     let blocks = place.fs.block_locations(&place.who, &place.path, 0..u64::MAX).await?;

@@ -10,11 +10,11 @@ use strait_dispatch::frame::{Lent, Setup};
 use strait_dispatch::joblog;
 use tokio::process::Command;
 
-/// Variables with secrets. ssh and srun may pass the environment on, and helpers need none of them.
+/// Environment variables with secrets, which helpers don't need. ssh and srun may forward the environment.
 const SECRETS: [&str; 4] =
     ["STRAIT_PASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
-/// See the module.
+/// The way to start helpers, and the data that they get.
 pub struct Launch {
     way: Way,
     flags: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Launch {
     logins: Mutex<Vec<Lent>>,
 }
 
-/// The way to start a helper. The words are those of `--ssh` or `--srun`.
+/// The way to start a helper. The vectors hold the words of `--ssh` or `--srun`.
 enum Way {
     Child,
     Ssh(Vec<String>),
@@ -35,9 +35,9 @@ enum Way {
 
 /// The command that runs on the hosts.
 pub enum Program {
-    /// It is on the host, at this path.
+    /// It is on the hosts already, at this path.
     There(String),
-    /// It is this file, which is sent to hosts that lack it.
+    /// It is this file. Hosts that lack it get a copy.
     Sent {
         /// The file.
         file: PathBuf,
@@ -58,12 +58,12 @@ impl Program {
 }
 
 impl Launch {
-    /// From the flags of `run`. Each helper gets the flags `of_helpers`.
+    /// As the flags of `run` say. Each helper gets the flags `of_helpers`.
     pub fn by(flags: &Run, of_helpers: Vec<String>, logins: Vec<Lent>) -> Result<Self, Failure> {
         let words = |flag: &str, given: &str| {
             let words: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
             match words.is_empty() {
-                true => Err(Failure::usage(format!("{flag}: give a command"))),
+                true => Err(Failure::usage(format!("{flag}: it is empty; give a command"))),
                 false => Ok(words),
             }
         };
@@ -75,7 +75,7 @@ impl Launch {
         let program = match (&way, &flags.remote_strait) {
             (Way::Child, _) => {
                 let own = std::env::current_exe();
-                let own = own.map_err(|error| Failure::other(format!("finding this program: {error}")))?;
+                let own = own.map_err(|error| Failure::other(format!("can't find this program: {error}")))?;
                 Program::There(own.display().to_string())
             }
             (_, Some(path)) => Program::There(path.clone()),
@@ -102,18 +102,18 @@ impl Launch {
         self.logins.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the logins, for helpers that start later.
+    /// Replaces the logins that later helpers get.
     pub fn set_logins(&self, logins: Vec<Lent>) {
         *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = logins;
     }
 
-    /// Whether a helper may wait for its host in Slurm's queue, for any time. SIGTERM ends it.
+    /// Whether a helper can wait for its host in Slurm's queue, for any time. SIGTERM ends it.
     pub fn waits_in_queue(&self) -> bool {
         matches!(self.way, Way::Srun(_))
     }
 
-    /// Whether to kill the process that started the helper at the end. A child helper isn't killed: when its
-    /// input ends, it ends its commands and exits.
+    /// Whether to kill, at the end, the process that started the helper. A child helper isn't killed: when
+    /// its input ends, it ends its commands and exits.
     pub fn is_killed(&self) -> bool {
         matches!(self.way, Way::Ssh(_))
     }
@@ -148,7 +148,8 @@ impl Launch {
             command.env_remove(name);
         }
         if let Way::Ssh(_) = self.way {
-            // Nobody could answer ssh's questions here. So it rejects a host with an unknown key.
+            // No person can answer ssh's questions here. In batch mode, ssh rejects a host with an unknown
+            // key.
             let script = format!("exec sh -c {}", joblog::quoted(&script));
             command.args(["-T", "-o", "BatchMode=yes", "--", host, &script]);
         } else {
@@ -160,7 +161,7 @@ impl Launch {
 }
 
 /// The shell script that finds this program on a host, or reads it from standard input. It runs the file only
-/// if its hash is right, and the user owns both the file and its directory.
+/// if its hash is right and the user owns the file and its directory.
 fn sending(bytes: u64, hash: &str, flags: &str) -> String {
     let machine = std::env::consts::ARCH;
     format!(

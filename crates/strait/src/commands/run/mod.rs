@@ -1,4 +1,4 @@
-//! `run`: a command for each file, or for each piece of one, on hosts that hold it.
+//! `run`: runs a command for each file, or for each piece of a file, on hosts that hold it.
 //!
 //! ```text
 //!   URIs ─ locate, split ─→ Work ─ job ─→ host (ssh, srun) ─→ helper: store ─→ the command
@@ -6,7 +6,8 @@
 //!   standard output ←─ Outcomes, in order ←────────── output, exit ←─────────────┘
 //! ```
 //!
-//! A command's output is printed when its input is over, so a repeated command prints nothing twice.
+//! A command's output is printed only when its input is completed, so a repeated command prints nothing
+//! twice.
 
 mod cut;
 mod helper;
@@ -34,19 +35,20 @@ use strait_dispatch::{Act, Frame, Policy, Work};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Helpers of another version may understand a job differently.
+/// The helper must have the same version: another version could understand a job differently.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// An input has failed after this many failures of hosts or stores. Failures of its command count separately.
+/// An input fails after this many failures of hosts or stores. Failures of its command count separately.
 const MAX_HOSTS_A_JOB: u32 = 3;
-/// Events queued for this process. If it is slow, the hosts wait.
+/// Events queued for this process. If it is slow, the hosts block.
 const QUEUED_EVENTS: usize = 64;
-/// Hosts that are being connected at once. Each takes a process and a handshake here.
+/// Number of hosts that are connected to at the same time. Each takes a process and a handshake here.
 const STARTING_AT_ONCE: usize = 64;
-/// The exit code is the number of failed commands, up to this one, as in GNU parallel.
+/// Largest exit code: the exit code is the number of failed commands, up to this one, as in GNU parallel.
 const MANY_FAILED: usize = 101;
-/// Period of looking for stragglers.
+/// Time between two searches for stragglers.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Logins are renewed after one third of their lifetime, so that helpers never have an expired one.
+/// Divisor of the logins' lifetime: they are renewed after one third of it, so that helpers never have an
+/// expired one.
 const RENEWED_AFTER: u32 = 3;
 
 /// Runs the command on all inputs.
@@ -54,7 +56,7 @@ pub async fn run(context: &Context, flags: Run) -> Result<(), Failure> {
     let mut signals = Signals::catch_all()?;
     let mut lending = Lending::default();
     let ended = signals.unless(all(context, flags, &mut lending)).await;
-    // Also after a signal: nobody needs the logins any more.
+    // End them after a signal, too: no helper needs the logins any more.
     lending.end(context.messages()).await;
     ended
 }
@@ -90,14 +92,14 @@ struct Dispatcher<'a> {
 
 struct Host {
     name: String,
-    /// Frames to its helper; none once it is gone.
+    /// Frames for its helper; `None` once the helper has ended.
     jobs: Option<mpsc::UnboundedSender<Frame>>,
 }
 
 impl Host {
     fn send(&self, frame: Frame) {
         if let Some(jobs) = &self.jobs {
-            // If the helper is gone, an event reports that.
+            // If the helper has ended, an event reports that.
             let _ = jobs.send(frame);
         }
     }
@@ -125,12 +127,12 @@ impl<'a> Dispatcher<'a> {
         Self { context, flags, wanted, work, outcomes, hosts, events, launch, began }
     }
 
-    /// Works until all inputs are over. Returns the number of those that failed.
+    /// Runs until all inputs are completed or have failed. Returns the number of those that failed.
     async fn serve(mut self, lending: &mut Lending) -> Result<usize, Failure> {
         let mut look = interval(LOOK_EVERY);
         let mut renew = interval(LENT_FOR / RENEWED_AFTER);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick comes at once, while the logins are new.
+        // The first tick comes at once, when the logins are still new.
         renew.tick().await;
         while self.work.left() > 0 {
             tokio::select! {
@@ -172,7 +174,7 @@ impl<'a> Dispatcher<'a> {
                 self.hosts[number].jobs = None;
                 let (acts, again) = self.work.lost(number);
                 let name = &self.hosts[number].name;
-                let message = format!("{name}: {reason}; its {again} commands begin again elsewhere");
+                let message = format!("{name}: {reason}; restarting its {again} commands on other hosts");
                 self.context.messages().warn(&message);
                 self.act(acts)?;
             }

@@ -1,4 +1,4 @@
-//! Writes what commands print to standard output, in order, and how they end to the job log.
+//! Writes the outputs of commands to standard output, in order, and their results to the job log.
 
 use super::inputs::{Found, Wanted};
 use crate::cli::Run;
@@ -15,12 +15,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strait_dispatch::frame::Exit;
 use strait_dispatch::{Entry, Input, joblog};
 
-/// Most bytes of a command's output in memory. A longer output goes to a temporary file.
+/// Bytes of a command's output that are kept in memory. A longer output goes to a temporary file.
 const IN_MEMORY: usize = 256 << 10;
-/// Longest line of standard error that is buffered. A longer one is printed in pieces.
+/// Bytes of a line of standard error that are buffered. A longer line is printed in pieces.
 const LINE_BYTES: usize = 8 << 10;
 
-/// See the module.
+/// The outputs and results of all inputs.
 pub struct Outcomes {
     messages: Messages,
     tag: bool,
@@ -28,12 +28,12 @@ pub struct Outcomes {
     unordered: bool,
     log: Option<(PathBuf, File)>,
     inputs: Vec<State>,
-    /// Commands that run, by host and input.
+    /// Running commands, by host and input.
     attempts: HashMap<(usize, usize), Attempt>,
-    /// The first input whose output isn't printed.
+    /// The first input whose output isn't printed yet.
     next: usize,
     failed: usize,
-    /// Inputs that were read from another host.
+    /// Number of inputs that a host read from another host.
     remote: usize,
     progress: Progress,
 }
@@ -43,11 +43,11 @@ struct State {
     name: String,
     title: String,
     bytes: u64,
-    /// Printed once the input is over.
+    /// Set when the input ended, and printed in its turn.
     ended: Option<Ended>,
 }
 
-/// An ended input's part of standard output.
+/// The part of standard output for an input that ended.
 #[derive(Default)]
 struct Ended {
     /// The line of JSON before the output, if there is one.
@@ -55,7 +55,7 @@ struct Ended {
     output: Spool,
 }
 
-/// A command that runs.
+/// A running command.
 struct Attempt {
     began: SystemTime,
     is_local: bool,
@@ -65,7 +65,7 @@ struct Attempt {
 }
 
 impl Outcomes {
-    /// Nothing has begun.
+    /// No command has started.
     pub fn new(flags: &Run, messages: Messages, found: &Found) -> Result<Self, Failure> {
         let state = |(wanted, input): (&Wanted, &Input)| State {
             wanted: wanted.clone(),
@@ -76,7 +76,7 @@ impl Outcomes {
         };
         let inputs: Vec<State> = found.wanted.iter().zip(&found.inputs).map(state).collect();
         let log = flags.joblog.clone().map(|path| open_log(path, flags.resume)).transpose()?;
-        // A bar would be between the lines of output on the same terminal.
+        // On the same terminal, a progress bar would mix with the lines of output.
         let progress = Progress::new(!messages.json && !io::stdout().is_terminal());
         progress.expect(inputs.len() as u64, inputs.iter().map(|state| state.bytes).sum());
         Ok(Self {
@@ -94,19 +94,20 @@ impl Outcomes {
         })
     }
 
-    /// A command begins.
+    /// Records that a command starts.
     pub fn begun(&mut self, host: usize, input: usize, is_local: bool) {
         let (began, output, line) = (SystemTime::now(), Spool::default(), Vec::new());
         self.attempts.insert((host, input), Attempt { began, is_local, output, line });
     }
 
-    /// A running command printed this.
+    /// Adds to a running command's output.
     pub fn output(&mut self, host: usize, input: usize, bytes: &[u8]) -> Result<(), Failure> {
         let Some(attempt) = self.attempts.get_mut(&(host, input)) else { return Ok(()) };
         attempt.output.write(bytes).map_err(|error| Failure::local(error, "write to", &std::env::temp_dir()))
     }
 
-    /// A running command printed this to standard error. Prints complete lines, each after its input's name.
+    /// Receives a running command's bytes of standard error. Prints complete lines, each after its input's
+    /// name.
     pub fn errors(&mut self, host: usize, input: usize, bytes: &[u8]) {
         let Some(attempt) = self.attempts.get_mut(&(host, input)) else { return };
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -117,14 +118,14 @@ impl Outcomes {
         }
     }
 
-    /// Drops a command's output: its input begins again, or another host finished it first.
+    /// Drops a command's output: its input starts again, or another host completed it first.
     pub fn forget(&mut self, host: usize, input: usize) {
         if let Some(mut attempt) = self.attempts.remove(&(host, input)) {
             attempt.tell_line(&self.inputs[input].name);
         }
     }
 
-    /// An input is over. If a command ended it, that ran on `host`.
+    /// Records that an input ended. If a command ended it, that command ran on `host`.
     pub fn ended(&mut self, input: usize, host: Option<(usize, &str)>, exit: &Exit) -> Result<(), Failure> {
         let attempt = host.and_then(|(host, _)| self.attempts.remove(&(host, input)));
         let state = &mut self.inputs[input];
@@ -148,12 +149,12 @@ impl Outcomes {
                 runtime: runtime.min(Duration::from_secs(u32::MAX.into())).as_secs_f64(),
                 sent: exit.input_bytes,
                 received: attempt.output.bytes,
-                // If the command couldn't run to its end, no exit code may look like success.
+                // If the command couldn't run to its end, its exit code mustn't look like success.
                 exit: if exit.failure.is_some() { -1 } else { exit.code },
                 signal: exit.signal,
                 command: &state.title,
             };
-            // One write per line: only the last line can be incomplete.
+            // One write per line, so that only the last line can be incomplete.
             log.write_all(format!("{entry}\n").as_bytes())
                 .map_err(|error| Failure::local(error, "write to", path))?;
         }
@@ -181,7 +182,7 @@ impl Outcomes {
         ended.output.copy_to(&mut out, tag.as_deref()).map_err(Failure::output)
     }
 
-    /// Returns the number of failed inputs. Warns if inputs were read from other hosts.
+    /// Returns the number of failed inputs. Warns if hosts read inputs from other hosts.
     pub fn finish(self) -> Result<usize, Failure> {
         self.progress.finish();
         io::stdout().flush().map_err(Failure::output)?;
@@ -210,7 +211,7 @@ impl Attempt {
     }
 }
 
-/// The line before an output. For an input that no host could process, there is no host.
+/// The line of JSON before an output. Without `host`, no host could process the input.
 fn header(wanted: &Wanted, host: Option<&str>, exit: &Exit, output_bytes: u64) -> String {
     let slice = wanted.slice.as_ref();
     let header = json!({
@@ -230,7 +231,7 @@ fn reason(exit: &Exit) -> String {
     match (&exit.failure, exit.signal) {
         (Some(failure), _) => failure.clone(),
         (None, 0) => format!("the command ended with exit code {}", exit.code),
-        (None, signal) => format!("the command was ended by signal {signal}"),
+        (None, signal) => format!("signal {signal} ended the command"),
     }
 }
 
@@ -276,7 +277,7 @@ impl Spool {
         file.write_all(bytes)
     }
 
-    /// Copies all, with the tag before each line.
+    /// Copies everything, with the tag before each line.
     fn copy_to(mut self, to: &mut impl Write, tag: Option<&str>) -> io::Result<()> {
         let mut begins_line = true;
         let mut copy = |bytes: &[u8]| -> io::Result<()> {

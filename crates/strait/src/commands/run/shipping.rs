@@ -1,7 +1,7 @@
-//! Files that go with a command to its hosts.
+//! Files that are shipped to the hosts of a command.
 //!
-//! A helper keeps them in a directory of its own, and removes it at its end. It locks the directory as long
-//! as it lives, so that the next helper can recognise and remove that of a killed one.
+//! A helper keeps them in a separate directory, and removes it at its end. It holds a lock on the directory
+//! while it lives. So the next helper can recognize the directory of a killed helper, and remove it.
 
 use crate::failure::Failure;
 use sha2::{Digest, Sha256};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use strait_dispatch::frame::{OUTPUT_BYTES, Shipped};
 use tempfile::TempDir;
 
-/// Most files: each is a link in the directory of each command.
+/// Largest number of files: each command's directory has a link to each of them.
 const MAX_FILES: usize = 1_000;
 /// Names of a helper's directory and of its lock.
 const PREFIX: &str = "ship-";
@@ -21,16 +21,16 @@ const LOCK: &str = ".lock";
 /// A file to ship.
 #[derive(Debug, Clone)]
 pub struct Parcel {
-    /// Where it is.
+    /// Its path on this host.
     pub path: PathBuf,
-    /// Its description for hosts.
+    /// Its description for the hosts.
     pub shipped: Shipped,
 }
 
 /// Reads the files that the flags name, to learn their digests.
 pub fn parcels(paths: &[PathBuf]) -> Result<Vec<Parcel>, Failure> {
     if paths.len() > MAX_FILES {
-        return Err(Failure::usage(format!("--ship: at most {MAX_FILES} files; put them into an archive")));
+        return Err(Failure::usage(format!("--ship: more than {MAX_FILES} files; put them into an archive")));
     }
     let mut parcels: Vec<Parcel> = Vec::with_capacity(paths.len());
     for path in paths {
@@ -63,7 +63,7 @@ fn parcel(path: &Path) -> Result<Parcel, Failure> {
     })
 }
 
-/// The number of bytes in a file from its position on, and their SHA-256 in hexadecimal.
+/// The number of bytes from the file's position to its end, and their SHA-256 in hexadecimal.
 pub fn digest(file: &mut File) -> io::Result<(u64, String)> {
     let (mut digest, mut bytes) = (Sha256::new(), 0);
     let mut buffer = vec![0; OUTPUT_BYTES];
@@ -86,21 +86,21 @@ fn hexadecimal(bytes: &[u8]) -> String {
 pub struct Hold {
     directory: PathBuf,
     lock: PathBuf,
-    /// Locked as long as it is open.
+    /// Holds the lock while it is open.
     _locked: File,
     files: Vec<Arriving>,
 }
 
 struct Arriving {
     shipped: Shipped,
-    /// None once all has come.
+    /// `None` once all bytes have arrived.
     file: Option<File>,
     digest: Sha256,
     bytes: u64,
 }
 
 impl Hold {
-    /// A directory for these files. Removes those of helpers that were killed.
+    /// Creates a directory for these files. Removes the directories of killed helpers.
     pub fn new(files: Vec<Shipped>) -> Result<Self, Failure> {
         let base = base()?;
         remove_left(&base);
@@ -109,10 +109,10 @@ impl Hold {
         let failed = |error: io::Error| Failure::local(error, "make a directory for shipped files in", &base);
         let locked =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock).map_err(failed)?;
-        // This doesn't wait: other helpers only try to lock it.
+        // This doesn't block: other helpers only try the lock.
         locked.lock().map_err(failed)?;
         if !lock.exists() {
-            return Err(failed(io::Error::other("another program of this user removed its lock; try again")));
+            return Err(failed(io::Error::other("another program removed the directory's lock; try again")));
         }
         DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
         let mut hold = Self { directory, lock, _locked: locked, files: Vec::new() };
@@ -120,7 +120,7 @@ impl Hold {
         DirBuilder::new().mode(0o700).create(hold.shipped()).map_err(failed)?;
         for shipped in files {
             if shipped.name.contains('/') || ["", ".", ".."].contains(&shipped.name.as_str()) {
-                return Err(Failure::usage(format!("{:?} can't be a shipped file's name", shipped.name)));
+                return Err(Failure::usage(format!("a shipped file can't have the name {:?}", shipped.name)));
             }
             let path = hold.shipped().join(&shipped.name);
             let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -138,11 +138,11 @@ impl Hold {
         self.directory.join("files")
     }
 
-    /// Writes some bytes of a file.
+    /// Appends bytes to a file.
     pub fn write(&mut self, number: usize, bytes: &[u8]) -> Result<(), Failure> {
         let path = self.shipped();
         let Some(arriving) = self.files.get_mut(number) else {
-            return Err(Failure::other("bytes of a file that wasn't announced"));
+            return Err(Failure::other("received bytes of a file that wasn't announced"));
         };
         arriving.bytes += bytes.len() as u64;
         if arriving.bytes > arriving.shipped.bytes {
@@ -154,7 +154,7 @@ impl Hold {
             .map_err(|error| Failure::local(error, "write shipped", &path.join(&arriving.shipped.name)))
     }
 
-    /// Whether all announced bytes have come.
+    /// Whether all announced bytes have arrived.
     pub fn is_whole(&self) -> bool {
         self.files.iter().all(|file| file.bytes == file.shipped.bytes)
     }
@@ -169,7 +169,7 @@ impl Hold {
                 )));
             }
             let mode = if shipped.is_executable { 0o500 } else { 0o400 };
-            // This also closes the file: a program that is open for writing can't be run.
+            // This also closes the file: a program can't be run while it is open for writing.
             let protected =
                 file.take().map_or(Ok(()), |file| file.set_permissions(Permissions::from_mode(mode)));
             protected.map_err(|error| Failure::local(error, "protect", shipped.name.as_ref()))?;
@@ -177,7 +177,7 @@ impl Hold {
         Ok(())
     }
 
-    /// A working directory for one command, with links to all files. It is removed with the value.
+    /// A working directory for one command, with links to all files. Dropping the value removes it.
     pub fn desk(&self) -> Result<TempDir, Failure> {
         let made = || -> io::Result<TempDir> {
             let desk = tempfile::Builder::new()
@@ -195,7 +195,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // If this fails, a later helper removes them.
+        // If this fails, a later helper removes the directory.
         let _ = std::fs::remove_dir_all(&self.directory);
         let _ = std::fs::remove_file(&self.lock);
     }
@@ -204,21 +204,21 @@ impl Drop for Hold {
 fn rand_u32() -> Result<u32, Failure> {
     let mut bytes = [0; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Failure::other(format!("the kernel gives no random bytes: {error}")))?;
+        .map_err(|error| Failure::other(format!("can't get random bytes from the kernel: {error}")))?;
     Ok(u32::from_ne_bytes(bytes))
 }
 
-/// The directory for all helpers of this user, which no other user can enter.
+/// The directory for all helpers of this user. No other user can enter it.
 fn base() -> Result<PathBuf, Failure> {
     let Some(cache) = crate::tokens::directory() else {
-        return Err(Failure::other("neither HOME nor XDG_CACHE_HOME is set, so shipped files have no place"));
+        return Err(Failure::other("can't store shipped files: neither HOME nor XDG_CACHE_HOME is set"));
     };
     let base = cache.join("ship");
     let made = || {
         DirBuilder::new().recursive(true).mode(0o700).create(&base)?;
         let metadata = std::fs::symlink_metadata(&base)?;
         if !metadata.is_dir() || metadata.uid() != nix::unistd::geteuid().as_raw() {
-            return Err(io::Error::other("it isn't a directory of this user"));
+            return Err(io::Error::other("it isn't a directory that this user owns"));
         }
         std::fs::set_permissions(&base, Permissions::from_mode(0o700))
     };
@@ -226,7 +226,7 @@ fn base() -> Result<PathBuf, Failure> {
     Ok(base)
 }
 
-/// Removes what killed helpers left. Ignores failures.
+/// Removes the directories of killed helpers. Ignores failures.
 fn remove_left(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
         let lock = entry.path();
