@@ -136,7 +136,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// NotADirectory: a name before the last is a file. PermissionDenied: the caller may not pass through
-    /// a directory. Invalid: as [`parse`].
+    /// a directory. Invalid: as `parse`.
     pub fn walk<'p>(&self, path: &'p str) -> Result<Walk<'p>> {
         let names = parse(path)?;
         let mut found = vec![ROOT];
