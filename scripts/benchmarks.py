@@ -3,11 +3,12 @@
 benchmarks.py            rewrites the table and the pictures
 benchmarks.py --check    compares, and writes nothing
 benchmarks.py --publish SUITE --machine MACHINE
-                         first copies bench/results/SUITE.json there, with today's date
+                         first copies bench/results/SUITE.json there, with today's date, and
+                         the suite's own pictures, SUITE-*.svg
 
 A published file has the harness's rows, and three more keys in each: `against` names what the
 figure is compared with, `measure` says how, and `wanted` is the bound of `ratio_to_limit`.
-Publishing a suite again keeps these for the cases that it had before.
+A suite may write these itself. Publishing it again keeps them for the cases that it had before.
 
 Every figure on the page points the same way: more is better, whatever the better direction of the
 measured figure is.
@@ -169,12 +170,17 @@ def publish(suite: str, machine: str) -> None:
             extra = {"against": name, "measure": "times"}
         else:
             continue
-        extra |= {key: kept[key] for key in ("against", "measure", "wanted") if key in kept}
+        for words in (row, kept):
+            extra |= {key: words[key] for key in ("against", "measure", "wanted") if key in words}
         rows.append(row | extra)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     head = {"suite": suite, "title": before["title"], "date": date, "machine": machine}
     content = json.dumps(head | {"rows": rows}, indent=2, ensure_ascii=False)
     target.write_text(content + "\n")
+    # Pictures that the suite draws beside that of its rows.
+    for drawn in RESULTS.glob(f"{suite}-*.svg"):
+        if not drawn.with_suffix(".json").exists():
+            (PUBLISHED / drawn.name).write_text(drawn.read_text())
 
 
 def main() -> None:

@@ -41,6 +41,21 @@ pub struct Row {
     pub runs: usize,
     /// Spread of our figure: (largest − smallest) / median.
     pub spread: f64,
+    /// How to publish it, if not as a share of a limit.
+    #[serde(flatten)]
+    pub compared: Option<Compared>,
+}
+
+/// The words of a published row: see `scripts/benchmarks.py`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Compared {
+    /// The program that has the limit's figure.
+    pub against: String,
+    /// `times`: the result is how many times as good it is.
+    pub measure: &'static str,
+    /// The bound of ours ÷ limit, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<f64>,
 }
 
 impl Row {
@@ -56,6 +71,7 @@ impl Row {
             ratio_to_limit: None,
             runs,
             spread: ours.spread(),
+            compared: None,
         }
     }
 
@@ -106,7 +122,9 @@ fn table(rows: &[Row]) -> String {
     );
     let number = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
     for row in rows {
-        let peers: Vec<String> = row.peers.iter().map(|(name, value)| format!("{name} {value:.2}")).collect();
+        let mut peers: Vec<String> =
+            row.peers.iter().map(|(name, value)| format!("{name} {value:.2}")).collect();
+        peers.extend(row.compared.as_ref().map(|compared| format!("limit: {}", compared.against)));
         out += &format!(
             "{:<44} {:>8} {:>10.2} {:>10} {:>7} {:>5} {:>6.0}%  {}\n",
             row.case,

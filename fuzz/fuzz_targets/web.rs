@@ -4,12 +4,17 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::time::{Duration, SystemTime};
-use strait_web::{Conditions, ContentRange, EntityTag, Fields, Part, Query, Range, State, encode_path, path};
+use strait_web::{
+    Conditions, ContentRange, EntityTag, Fields, Framing, Host, Part, Query, Range, State, encode_path, path,
+};
 
 fuzz_target!(|data: &[u8]| {
-    let Some((word, text)) = data.split_first() else { return };
-    let Ok(text) = std::str::from_utf8(text) else { return };
-    match word % 5 {
+    let Some((word, bytes)) = data.split_first() else { return };
+    if word % 7 == 6 {
+        return framing(bytes);
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match word % 7 {
         0 => target(text),
         1 => query(text),
         2 => range(text),
@@ -17,9 +22,31 @@ fuzz_target!(|data: &[u8]| {
             assert!(range.length > 0);
             assert!(range.whole.is_none_or(|whole| range.first + range.length <= whole));
         })),
-        _ => conditions(text),
+        4 => conditions(text),
+        _ => {
+            if let Some(Host::Name(name)) = Host::parse(text) {
+                assert!(text.starts_with(name) && !name.contains(':'));
+            }
+        }
     }
 });
+
+/// The bytes of a connection, whole and in pieces, which the first byte makes long or short.
+fn framing(bytes: &[u8]) {
+    const MOST: usize = 1 << 10;
+    let Some((size, bytes)) = bytes.split_first() else { return };
+    let (mut whole, mut passed) = (Framing::new(MOST), 0);
+    while let Ok(count @ 1..) = whole.pass(&bytes[passed..]) {
+        passed += count;
+    }
+    let (mut bitten, mut done, mut end) = (Framing::new(MOST), 0, 0);
+    while end < bytes.len() {
+        end = (end + 1 + usize::from(*size)).min(bytes.len());
+        let Ok(count) = bitten.pass(&bytes[done..end]) else { break };
+        done += count;
+    }
+    assert_eq!(passed, done);
+}
 
 fn target(text: &str) {
     let Ok(decoded) = path(text) else { return };

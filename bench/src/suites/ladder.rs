@@ -18,11 +18,11 @@ mod start;
 use crate::Result;
 use crate::host::{setting, status};
 use crate::pairs::Sample;
-use crate::report::{Better, Row};
+use crate::report::{Better, Compared, Row};
 use crate::stages::cpu_seconds;
 use caller::Measured;
 pub use caller::{follow_orders, serve_bare};
-use rungs::{BARE, BINARY, CPP, JAVA, JSON_HTTP, JSON_TCP, Load, OURS, REST, Rung};
+use rungs::{BARE, BINARY, CPP, JAVA, JSON_HTTP, JSON_TCP, Load, OURS, REST, Rung, SOAP};
 
 const ONE: Load = Load::Light(1);
 /// The load of the bars that compare servers.
@@ -170,34 +170,53 @@ fn find<'a>(all: &'a [Figures], load: Load, way: &str, of: &str) -> Result<&'a F
     Ok(found.ok_or_else(|| format!("no rung {of}: {way}"))?)
 }
 
-/// Rows of two rungs, of which the other is the limit.
+/// The published rows: two rungs each.
 fn pairs(all: &[Figures]) -> Result<Vec<Row>> {
-    let bare = all.iter().find(|figures| figures.load == ONE && figures.of == BARE).ok_or("no ping-pong")?;
-    let mut rows = vec![beside(&P50, find(all, ONE, BINARY, OURS)?, bare, ", 1.3 × at most")];
+    let bare =
+        |load| all.iter().find(|figures| figures.load == load && figures.of == BARE).ok_or("no ping-pong");
+    let mut rows = vec![beside(&P50, find(all, ONE, BINARY, OURS)?, bare(ONE)?, Some(1.3))];
     let [first, second] = CPP.map(|of| find(all, MANY, BINARY, of));
     let (first, second) = (first?, second?);
     let best = if RATE.sample(first).median() > RATE.sample(second).median() { first } else { second };
-    rows.push(beside(&RATE, find(all, MANY, BINARY, OURS)?, best, ", 1 × at least"));
-    for (way, wanted) in
-        [(REST, ", 3 × at least"), (JSON_HTTP, ", 3 × at least"), (JSON_TCP, ", 2 × at least"), (BINARY, "")]
-    {
-        for load in [MANY, ONE] {
-            let (ours, java) = (find(all, load, way, OURS)?, find(all, load, way, JAVA)?);
-            rows.push(beside(&RATE, ours, java, wanted));
-            rows.push(beside(&SERVER_CPU, ours, java, ""));
-        }
+    rows.push(beside(&RATE, find(all, MANY, BINARY, OURS)?, best, Some(1.0)));
+    let mut compare = |way, of_java, load, metrics: &[&Metric], wanted| -> Result<()> {
+        let (ours, java) = (find(all, load, way, OURS)?, find(all, load, of_java, JAVA)?);
+        // The bound is for the rate, which comes first.
+        let wanted = std::iter::once(wanted).chain(std::iter::repeat(None));
+        rows.extend(metrics.iter().zip(wanted).map(|(metric, wanted)| beside(metric, ours, java, wanted)));
+        Ok(())
+    };
+    for (way, wanted) in [(REST, Some(3.0)), (JSON_HTTP, Some(3.0)), (JSON_TCP, Some(2.0)), (BINARY, None)] {
+        compare(way, way, MANY, &[&RATE, &SERVER_CPU, &CLIENT_CPU, &SERVER_MEMORY], wanted)?;
+        compare(way, way, ONE, &[&RATE, &SERVER_CPU], None)?;
+        compare(way, way, Load::Java, &[&TIME, &SERVER_CPU, &CLIENT_CPU, &CLIENT_MEMORY], None)?;
     }
+    // SOAP is the Java stack's own.
+    compare(REST, SOAP, MANY, &[&RATE, &SERVER_CPU, &SERVER_MEMORY], None)?;
+    compare(REST, SOAP, Load::Java, &[&TIME, &SERVER_CPU, &CLIENT_CPU, &CLIENT_MEMORY], None)?;
+    rows.push(Row {
+        case: format!("bare ping-pong, {}: a thread each, which sleeps between calls", MANY.name()),
+        ..beside(&RATE, bare(MANY)?, find(all, MANY, JSON_TCP, JAVA)?, None)
+    });
     Ok(rows)
 }
 
 /// A row of two rungs, whose ratio is taken round by round.
-fn beside(metric: &Metric, ours: &Figures, other: &Figures, wanted: &str) -> Row {
+fn beside(metric: &Metric, ours: &Figures, other: &Figures, wanted: Option<f64>) -> Row {
     let (values, others) = ((metric.of)(ours), (metric.of)(other));
     let ratios = values.iter().zip(&others).map(|(ours, other)| ours / other).collect();
-    let case = format!("{}, {}, {}; limit: {}{wanted}", ours.way, ours.load.name(), metric.name, other.of);
+    let way = match other.way {
+        SOAP => format!("{} beside SOAP", ours.way),
+        _ => ours.way.to_owned(),
+    };
+    let case = match metric.name {
+        name if name == RATE.name => format!("{way}, {}", ours.load.name()),
+        name => format!("{way}, {}, {name}", ours.load.name()),
+    };
     Row {
         limit: Some(Sample::new(others).median()),
         ratio_to_limit: Some(Sample::new(ratios).median()),
+        compared: Some(Compared { against: other.rung.clone(), measure: "times", wanted }),
         ..Row::new(case, metric.unit, metric.better, ours.rounds.len(), &Sample::new(values))
     }
 }

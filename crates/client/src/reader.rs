@@ -263,9 +263,11 @@ async fn open(session: &Arc<Session>, path: &StorePath) -> Result<OpenFileReply>
 impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
-            return Err(
-                Error::new(ErrorKind::InvalidArgument, "a read takes 4 MiB at most").at("read", &self.path)
-            );
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "one read may ask for at most 4 MiB; read in pieces",
+            )
+            .at("read", &self.path));
         }
         // No file extends beyond 2^63 - 1, and Thrift can't express such offsets.
         let beyond =

@@ -251,7 +251,7 @@ impl FileWriter for Writer {
     async fn append(&mut self, mut data: Bytes) -> Result<()> {
         self.check_usable()?;
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append to", &self.path));
         }
         let most = match self.lane().await {

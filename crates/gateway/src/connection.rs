@@ -263,6 +263,8 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut watch = Watch::default();
         let mut closing = *shutdown.borrow();
+        // Once for all requests: all connections wait in one list.
+        let mut stopped = pin!(shutdown.changed());
         loop {
             // At shutdown the connection finishes begun requests, and begins no others.
             self.output.ends |= closing && !self.input.mid_request();
@@ -311,7 +313,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
                 }
                 _ = ticks.tick() => watch.check(&self, may_receive)?,
-                _ = shutdown.changed(), if !closing => closing = true,
+                _ = &mut stopped, if !closing => closing = true,
             }
         }
     }
@@ -521,15 +523,22 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         }
     }
 
-    /// Sends some of the first answer. Cancel safe: a dropped future loses no bytes, and sends none twice.
+    /// Sends some of the first answers. Cancel safe: a dropped future loses no bytes, and sends none twice.
     async fn send(&mut self, account: &Account) -> io::Result<()> {
-        let Some(first) = self.queue.front_mut() else {
+        if self.queue.is_empty() {
             self.to.flush().await?;
             self.unflushed = false;
             return Ok(());
-        };
+        }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-        let filled = slices.iter_mut().zip(&first.encoded.segments);
+        let mut bytes = 0;
+        // A client that sends ahead gets small answers in one write.
+        let answers = self.queue.iter().take_while(|answer| {
+            let before = bytes;
+            bytes += answer.encoded.len();
+            before < AT_ONCE_BYTES
+        });
+        let filled = slices.iter_mut().zip(answers.flat_map(|answer| &answer.encoded.segments));
         let count = filled.map(|(slice, segment)| *slice = IoSlice::new(segment)).count();
         let mut sent = self.to.write_vectored(slices.get(..count).unwrap_or_default()).await?;
         if sent == 0 {
@@ -538,17 +547,20 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         self.written += sent as u64;
         account.flow().moved(Way::Out, sent);
         self.unflushed = true;
-        let segments = &mut first.encoded.segments;
-        while let Some(segment) = segments.first_mut() {
-            let step = sent.min(segment.len());
-            segment.advance(step);
-            sent -= step;
-            if !segment.is_empty() {
+        while let Some(first) = self.queue.front_mut() {
+            let segments = &mut first.encoded.segments;
+            while let Some(segment) = segments.first_mut() {
+                let step = sent.min(segment.len());
+                segment.advance(step);
+                sent -= step;
+                if !segment.is_empty() {
+                    break;
+                }
+                segments.remove(0);
+            }
+            if !segments.is_empty() {
                 break;
             }
-            segments.remove(0);
-        }
-        if segments.is_empty() {
             self.queue.pop_front();
         }
         if self.queue.is_empty() {
@@ -573,7 +585,62 @@ impl<W: AsyncWrite + Unpin> Output<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Limits;
+    use crate::memory::Budget;
+    use std::pin::Pin;
+    use std::task::Context as Waking;
+    use strait_wire::Encoded;
     use tokio::net::TcpListener;
+
+    /// Takes all bytes, and counts those of each write.
+    struct Writes(Vec<usize>);
+
+    impl AsyncWrite for Writes {
+        fn poll_write(self: Pin<&mut Self>, cx: &mut Waking<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Waking<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let bytes = slices.iter().map(|slice| slice.len()).sum();
+            self.0.push(bytes);
+            Poll::Ready(Ok(bytes))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Waking<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Waking<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn small_answers_leave_together() {
+        let (account, _cut) = Budget::new(&Limits::default()).account(&Key::User("ada".into()));
+        let answer = |bytes: usize| {
+            let segments = vec![vec![1; 10].into(), vec![2; bytes - 10].into()];
+            Outgoing { encoded: Encoded { segments }, memory: None, last: false }
+        };
+        let queue = [100, 200, 300, 2 * AT_ONCE_BYTES, 400].map(answer).into();
+        let mut output = Output {
+            to: Writes(Vec::new()),
+            queue,
+            written: 0,
+            shared_units: 0,
+            unflushed: false,
+            ends: false,
+        };
+        while output.busy() {
+            output.send(&account).await.unwrap();
+        }
+        assert_eq!(output.to.0, [600 + 2 * AT_ONCE_BYTES, 400]);
+        assert_eq!(output.written as usize, 1_000 + 2 * AT_ONCE_BYTES);
+    }
 
     #[tokio::test]
     async fn nothing_paces_a_connection_within_a_host() {

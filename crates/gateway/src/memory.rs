@@ -36,6 +36,8 @@ pub struct Budget {
 /// One connection's part of the budget.
 pub struct Account {
     budget: Budget,
+    key: Key,
+    /// The key's share.
     holder: Arc<Holder>,
     reserve_taken: Arc<AtomicBool>,
     /// Units of the budget that its answers hold.
@@ -105,6 +107,7 @@ impl Budget {
     pub fn account(&self, key: &Key) -> (Account, Cut) {
         let (flow, cut) = self.flows.add();
         let account = Account {
+            key: key.clone(),
             holder: self.holder(key),
             budget: self.clone(),
             reserve_taken: Arc::default(),
@@ -143,7 +146,10 @@ impl Account {
 
     /// Switches to this key's share.
     pub fn set_holder(&mut self, key: &Key) {
-        self.holder = self.budget.holder(key);
+        if self.key != *key {
+            self.holder = self.budget.holder(key);
+            self.key = key.clone();
+        }
     }
 
     /// Record of the connection's moved bytes.

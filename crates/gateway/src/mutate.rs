@@ -51,8 +51,8 @@ struct Asked {
     doubtful: Option<String>,
     /// The part of it to remember.
     keep: Keep,
-    /// Its place among the changes that run in the store. None if its first attempt has one, or is
-    /// done.
+    /// The mutation's place among the changes that run in the store. None for a retry whose first
+    /// attempt still has its place, or has finished.
     place: Option<Grant>,
 }
 

@@ -5,6 +5,7 @@ use crate::config::{Access, Config, ConfiguredStore, Limits};
 use crate::fair::{Grant, Holder, Key, Pool};
 use crate::handles::{Handle, Handles, too_many_files};
 use crate::logins::{Logins, Refusal};
+use crate::mac;
 use crate::peer::{Origin, Peer};
 use crate::random::random;
 use crate::retry::{Mutations, Remembered};
@@ -50,10 +51,10 @@ impl Identity {
     ///
     /// # Errors
     /// Unauthenticated: the client must log in first.
-    pub fn principal(self) -> Result<Principal> {
+    pub fn principal(&self) -> Result<Principal> {
         match self {
             Self::Nobody(why) => fail(ErrorKind::Unauthenticated, why.to_string()),
-            Self::Anonymous(principal) => Ok(principal),
+            Self::Anonymous(principal) => Ok(principal.clone()),
             Self::User(login) => Ok(Principal::new(&login.user)),
         }
     }
@@ -154,7 +155,7 @@ impl Session {
     /// # Errors
     /// Unauthenticated: the client must log in first.
     pub fn principal(&self) -> Result<Principal> {
-        Ok(Principal { session: Some(self.secret), ..self.identity().principal()? })
+        Ok(Principal { session: Some(self.secret), ..self.with_identity(Identity::principal)? })
     }
 
     /// The session's identity.
@@ -296,6 +297,14 @@ fn too_many_changes() -> Error {
 struct Table {
     by_id: HashMap<u128, Arc<Session>>,
     closed: Closed,
+}
+
+/// A token whose signature was checked, and its session.
+pub struct Entry {
+    token: String,
+    claims: Claims,
+    /// The session.
+    pub session: Arc<Session>,
 }
 
 /// All sessions, and the checks that admit clients to them.
@@ -632,25 +641,56 @@ impl Sessions {
     /// closed, or whose login is no longer valid. A token without a login is valid only
     /// for a client that needs no login.
     pub fn by_token(&self, token: &str, peer: &Peer) -> Result<Arc<Session>> {
+        self.enter(token, peer).map(|entry| entry.session)
+    }
+
+    /// As [`Sessions::by_token`], for a client that may come again with the same token.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn enter(&self, token: &str, peer: &Peer) -> Result<Entry> {
         let Some(claims) = self.signer.check(token, now_ms()) else {
             return fail(
                 ErrorKind::Unauthenticated,
                 "the session's token is wrong or has expired; log in again",
             );
         };
-        let identity = match claims.login {
-            Some(login) => {
-                self.check_login(&login)?;
-                Identity::User(login)
-            }
-            None => self.stranger(peer),
+        let identity = self.identity_of(&claims, peer)?;
+        let known = self.lock().by_id.get(&claims.session).inspect(|session| session.touch()).cloned();
+        let session = match known {
+            Some(session) => session,
+            None => self.open_with_id(claims.session, self.store(&claims.store)?, identity, peer.origin())?,
         };
-        identity.clone().principal()?;
-        if let Some(session) = self.lock().by_id.get(&claims.session) {
-            session.touch();
-            return Ok(session.clone());
+        Ok(Entry { token: token.to_owned(), claims, session })
+    }
+
+    /// The session of an earlier entry, without the cost of checking the token's signature again. None if
+    /// this is another token, or anything else than the signature has to be checked anew.
+    pub fn enter_again(&self, entry: &Entry, token: &str, peer: &Peer) -> Option<Arc<Session>> {
+        let Entry { token: known, claims, session } = entry;
+        if !mac::equal(known.as_bytes(), token.as_bytes()) {
+            return None;
         }
-        self.open_with_id(claims.session, self.store(&claims.store)?, identity, peer.origin())
+        // Before the check, so that it doesn't idle out between the two.
+        session.touch();
+        let holds =
+            claims.expires_ms > now_ms() && self.identity_of(claims, peer).is_ok() && !session.has_ended();
+        holds.then(|| session.clone())
+    }
+
+    /// The identity that a token stands for.
+    fn identity_of(&self, claims: &Claims, peer: &Peer) -> Result<Identity> {
+        match &claims.login {
+            Some(login) => {
+                self.check_login(login)?;
+                Ok(Identity::User(login.clone()))
+            }
+            None => {
+                let stranger = self.stranger(peer);
+                stranger.principal()?;
+                Ok(stranger)
+            }
+        }
     }
 
     /// The session with this number, marked as used.
@@ -679,6 +719,10 @@ impl Sessions {
     pub fn left(&self, session: &Arc<Session>) {
         /// References of the table and of the caller.
         const NOBODY_ELSE: usize = 2;
+        // Most sessions have other users, and need no look at the table.
+        if Arc::strong_count(session) > NOBODY_ELSE {
+            return;
+        }
         let by_id = &mut self.lock().by_id;
         let ours = by_id.get(&session.id).is_some_and(|known| Arc::ptr_eq(known, session));
         if ours && session.is_empty() && Arc::strong_count(session) == NOBODY_ELSE {

@@ -101,7 +101,7 @@ pub async fn open_session(
         }
         (None, None, _) => {
             let stranger = sessions.stranger(&context.peer);
-            stranger.clone().principal()?;
+            stranger.principal()?;
             sessions.open(sessions.store(asked)?, stranger, from)?
         }
     };

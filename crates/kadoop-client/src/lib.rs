@@ -22,9 +22,9 @@
 //! within [`ClientOptions::timeout`]. Each mutation has a number, the same in all its retries, so
 //! it is executed once.
 //!
-//! A client belongs to the process that connected it. A forked child connects its own, whatever its
-//! parent's threads do at the fork. There, the parent's client refuses every operation
-//! ([`Error::Invalid`]), and its writers leave their files to the parent.
+//! A client belongs to the process that connected it. A forked child connects its own. There, the
+//! parent's client refuses every operation ([`Error::Invalid`]), and its writers leave their files to the
+//! parent.
 
 mod access;
 mod borrowing;

@@ -226,7 +226,7 @@ impl Target {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if self.port != 0 && authority.is_empty() && scheme != "file" {
             return Err(Failure::invalid(format!(
-                "{name} names no host, so port {} belongs to none",
+                "{name} has port {} but no host: name a host, or pass port 0",
                 self.port
             )));
         }

@@ -26,7 +26,7 @@ pub(super) enum Effect {
 pub(super) fn check_append(data: &Bytes, path: &str) -> Result<()> {
     match data.len() > MAX_CHUNK_BYTES {
         false => Ok(()),
-        true => fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+        true => fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
             .map_err(|error: Error| error.at("append", path)),
     }
 }

@@ -101,7 +101,10 @@ impl FileReader for KadoopReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         let read = async {
             if length > MAX_CHUNK_BYTES {
-                return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most");
+                return fail(
+                    ErrorKind::InvalidArgument,
+                    "one read may ask for at most 4 MiB; read in pieces",
+                );
             }
             // No file is that long.
             if length == 0 || offset.checked_add(length as u64).is_none() {

@@ -98,7 +98,7 @@ fn lost<T>() -> Result<T> {
 impl FileWriter for KadoopWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
         if data.is_empty() {

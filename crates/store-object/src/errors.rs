@@ -44,7 +44,7 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("NoSuchUpload", ErrorKind::NotFound, "the upload is gone; it was aborted, or the endpoint removed it"),
     ("SlowDown", ErrorKind::Busy, "the endpoint asks for fewer requests"),
     ("ServerBusy", ErrorKind::Busy, "the endpoint asks for fewer requests"),
-    ("EntityTooLarge", ErrorKind::NoSpace, "the endpoint accepts no object of this size"),
+    ("EntityTooLarge", ErrorKind::NoSpace, "the object is too large for the endpoint"),
     ("RequestTimeout", ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
     ("NotImplemented", ErrorKind::Unsupported, "the endpoint doesn't support this"),
     ("QuotaExceeded", ErrorKind::NoSpace, "the bucket's quota is used up"),
@@ -126,7 +126,9 @@ fn by_status(status: u16, text: &str) -> (ErrorKind, String) {
         408 => (ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
         409 => (ErrorKind::Busy, "another change of the object is under way; retry"),
         304 | 412 => (ErrorKind::NotFound, "the object was replaced or removed during the operation"),
-        413 | 507 => (ErrorKind::NoSpace, "the endpoint accepts no object of this size"),
+        413 | 507 => {
+            (ErrorKind::NoSpace, "the object is too large for the endpoint, or the endpoint is full")
+        }
         429 | 503 => (ErrorKind::Unavailable, "the endpoint asks for fewer requests"),
         300..400 => {
             (ErrorKind::InvalidArgument, "the endpoint redirects to another one; check its URL and region")

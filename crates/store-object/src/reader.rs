@@ -204,7 +204,7 @@ pub async fn get(
 impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
                 .map_err(|error: Error| error.at("read", &self.path));
         }
         let end = offset.saturating_add(length as u64).min(self.object.meta.size);

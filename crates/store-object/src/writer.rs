@@ -249,7 +249,7 @@ impl FileWriter for Writer {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         self.check_open().map_err(|error| error.at("append", &self.path))?;
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
         if data.is_empty() {

@@ -170,7 +170,7 @@ impl ForeignWriter {
 impl FileReader for ForeignReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "a read takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
                 .map_err(|error: Error| error.at("read", &self.path));
         }
         let Some(reader) = self.reader.0.clone() else { return Ok(Bytes::new()) };
@@ -196,7 +196,7 @@ impl FileReader for ForeignReader {
 impl FileWriter for ForeignWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append takes 4 MiB at most")
+            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append", &self.path));
         }
         let length = data.len() as u64;

@@ -109,7 +109,9 @@ impl Borrowed {
     /// Writes the logins to a file in memory, whose descriptor the children of this process inherit.
     pub fn share(&mut self) -> std::result::Result<(), Failure> {
         let made = memfd_create("strait-logins", MemfdFlags::empty());
-        let memory = made.map_err(|error| Failure::other(format!("no memory for lent logins: {error}")))?;
+        let memory = made.map_err(|error| {
+            Failure::other(format!("can't pass the lent logins to commands (memfd_create): {error}"))
+        })?;
         self.shared = Some(memory.into());
         self.write_shared();
         Ok(())

@@ -454,8 +454,7 @@ impl Place {
     }
 
     /// As [`Place::find`], for a name that a command is about to create; None also if a file is in the
-    /// place of one of its parents. Then [`check_directory`](crate::commands::targets::check_directory)
-    /// names that file.
+    /// place of one of its parents. Then `check_directory` names that file.
     pub async fn find_target(&self) -> strait_store::Result<Option<FileStatus>> {
         match self.find().await {
             Err(error) if error.kind() == ErrorKind::NotADirectory && !self.slash => Ok(None),

@@ -28,7 +28,7 @@ pub struct State {
     pub modified: SystemTime,
 }
 
-/// A request's conditional fields, as they came.
+/// A request's conditional fields, as they came. Several lines of one field are joined by commas.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Fields<'a> {
     /// `If-Match`.
@@ -162,6 +162,9 @@ impl Tags {
         if rest == "*" {
             return Ok(Self::Any);
         }
+        // A list may have empty elements (section 5.6.1.2).
+        const BETWEEN: [char; 3] = [',', ' ', '\t'];
+        rest = rest.trim_start_matches(BETWEEN);
         let mut tags = Vec::new();
         while !rest.is_empty() {
             let Some((tag, after)) = Tag::take(rest) else {
@@ -173,7 +176,7 @@ impl Tags {
             tags.push(tag);
             rest = after.trim_start();
             match rest.strip_prefix(',') {
-                Some(after) => rest = after.trim_start_matches([',', ' ', '\t']),
+                Some(after) => rest = after.trim_start_matches(BETWEEN),
                 None if rest.is_empty() => {}
                 None => return malformed("a condition's tags must be separated by commas"),
             }
@@ -239,6 +242,7 @@ mod tests {
         for (tags, current, verdict) in [
             ("\"one\"", Some(&state), Verdict::Go),
             ("\"two\" , \"one\"", Some(&state), Verdict::Go),
+            (", ,\"two\",, \"one\" ,", Some(&state), Verdict::Go),
             ("*", Some(&state), Verdict::Go),
             ("\"two\"", Some(&state), Verdict::Failed),
             ("W/\"one\"", Some(&state), Verdict::Failed),
@@ -289,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_list_of_tags_that_is_none_is_refused_and_a_date_ignored() {
-        for tags in ["", "one", "\"one", "\"one\" \"two\"", "*, \"one\"", "W/one"] {
+        for tags in ["", ",", "one", "\"one", "\"one\" \"two\"", "*, \"one\"", "W/one"] {
             let fields = Fields { if_match: Some(tags), ..Fields::default() };
             assert!(Conditions::parse(&fields).is_err(), "{tags}");
         }

@@ -1,6 +1,8 @@
 //! Parses the parts of HTTP requests that the gateway's HTTP interfaces need.
 //!
 //! ```text
+//!   GET … Content-Length: 5          Framing         ─→ where heads and bodies end
+//!   Host: localhost:9090             Host
 //!   GET /v1/files/a%20b?limit=9      target::path, Query
 //!   Range: bytes=0-99                Range          ─→ bytes of the file
 //!   Content-Range: bytes 0-99/100    ContentRange   ─→ the place of an upload
@@ -13,10 +15,14 @@
 //! length; decode a text twice.
 
 mod conditions;
+mod head;
+mod host;
 mod range;
 mod target;
 
 pub use conditions::{Conditions, EntityTag, Fields, State, Verdict};
+pub use head::{BadHead, Framing, MAX_FIELDS};
+pub use host::Host;
 pub use range::{ContentRange, Part, Range};
 pub use target::{Query, encode_path, path};
 

@@ -78,6 +78,10 @@ fn web(dir: &Path) -> io::Result<()> {
         "\u{2}bytes=-5",
         "\u{3}bytes 0-99/100",
         "\u{4}\"a\", W/\"b\"\n*\nSun, 06 Nov 1994 08:49:37 GMT\n\n\"a\"",
+        "\u{5}[::1]:9090",
+        "\u{5}files.example:1@evil",
+        "\u{6}\u{3}PUT /f HTTP/1.1\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "\u{6}\0POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ];
     for (number, word) in words.iter().enumerate() {
         fs::write(dir.join(number.to_string()), word)?;

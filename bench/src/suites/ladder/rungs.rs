@@ -44,6 +44,7 @@ impl Load {
         match self {
             Self::Java => "Java's client".into(),
             Self::Light(1) => "one caller".into(),
+            Self::Light(4) => "four callers".into(),
             Self::Light(callers) => format!("{callers} callers"),
         }
     }

@@ -152,7 +152,7 @@ impl Starting<'_> {
             clients.push(self.java_client(form, gateway.address, Some(&token))?);
         }
         let server = gateway.id();
-        let rung = Rung { way, of: OURS, server, clients, _running: Box::new((gateway, client)) };
+        let rung = Rung { way, of: OURS, server, clients, _running: Box::new(gateway) };
         Ok((rung, exchange))
     }
 

@@ -363,8 +363,8 @@ impl Handle {
     pub(crate) fn end(&mut self, step: Step, call: &Call) -> Outcome {
         let lost = [
             Step::NotExecuted(Refusal::UnknownSession),
-            // The session has no key, or a key that is no longer valid: the server keeps refusing
-            // it.
+            // The session's key is missing or has expired. The server would refuse the next call of this
+            // session, too.
             Step::NotExecuted(Refusal::Unauthenticated),
             Step::Unknown(Doubt::SessionLost),
         ];

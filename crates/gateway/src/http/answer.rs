@@ -34,7 +34,7 @@ impl Answer {
     }
 
     /// A text, with its memory.
-    pub fn text(text: String, memory: Permit, unsent: Arc<AtomicUsize>, account: &Account) -> Self {
+    pub fn text(text: Vec<u8>, memory: Permit, unsent: Arc<AtomicUsize>, account: &Account) -> Self {
         let sending = Some(Sending::new(Some(memory), unsent, account));
         Self::Whole(Whole { segments: [text.into()].into(), sending })
     }

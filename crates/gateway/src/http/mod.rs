@@ -34,7 +34,7 @@ use crate::context::Context;
 use crate::fair::Key;
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
-use crate::session::{Identity, TOO_MANY_SESSIONS};
+use crate::session::{Entry, Identity, Session, TOO_MANY_SESSIONS};
 use crate::shared::Shared;
 use crate::slow::Cut;
 use crate::turns;
@@ -46,7 +46,8 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
+use joined::Traffic;
 use refused::{Refusal, refused};
 use sending::HEAD_BYTES;
 use std::convert::Infallible;
@@ -55,14 +56,16 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use strait_store::{Error, ErrorKind, fail};
 use strait_telemetry::RequestId;
+use strait_web::MAX_FIELDS;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::interval;
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
-/// Most fields of a head. Browsers and proxies send some twenty.
-const HEAD_FIELDS: usize = 64;
+/// A client whose next head is due is looked at this often in the time that it has.
+const LOOKS: u32 = 4;
 
 /// Serves the requests of a connection whose first bytes are in `io`.
 pub async fn serve<R, W>(
@@ -76,13 +79,19 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let (period, written, blocked) = (shared.limits.stall, io.written.clone(), io.blocked.clone());
+    let (period, patience, traffic) = (shared.limits.stall, shared.limits.greeting, io.traffic.clone());
     let unsent = Arc::new(AtomicUsize::new(0));
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(shared.limits.greeting);
-    builder.max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
+    builder.max_buf_size(HEAD_BYTES).max_headers(MAX_FIELDS);
     let peer = Peer { http: true, ..peer };
-    let front = Arc::new(Front { shared, peer, account: Mutex::new(account), unsent: unsent.clone() });
+    let front = Arc::new(Front {
+        shared,
+        peer,
+        account: Mutex::new(account),
+        unsent: unsent.clone(),
+        traffic: traffic.clone(),
+        last: Mutex::default(),
+    });
     let service = service_fn(move |request| {
         let front = front.clone();
         async move { Ok::<_, Infallible>(front.answer(request).await) }
@@ -91,10 +100,17 @@ where
     let again = Again::new();
     let mut cut = pin!(cut);
     let mut ticks = interval(period);
+    // Not hyper's own timer, which costs each request an entry in the timers of all connections.
+    let pause = (patience / LOOKS).max(Duration::from_millis(1));
+    let mut looks = interval_at(Instant::now() + pause, pause);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut received, mut rests) = (0, 0);
     let (mut before, mut was_sending, mut closing) = (0, false, *shutdown.borrow());
     if closing {
         connection.as_mut().graceful_shutdown();
     }
+    // hyper's buffer may have the last bytes of an answer, which count as taken over.
+    let sending = || unsent.load(Ordering::Relaxed) > 0 || traffic.blocked.load(Ordering::Relaxed);
     loop {
         tokio::select! {
             ended = again.run(connection.as_mut()) => return ended.map_err(io::Error::other),
@@ -102,10 +118,16 @@ where
                 let message = "too slow: other requests wait for the memory that this client holds";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
+            _ = looks.tick() => {
+                let now = traffic.received.load(Ordering::Relaxed);
+                let answers = traffic.answering.load(Ordering::Relaxed) || sending();
+                rests = if now == received && !answers { rests + 1 } else { 0 };
+                received = now;
+                traffic.overdue.store(rests >= LOOKS, Ordering::Relaxed);
+            }
             _ = ticks.tick() => {
-                let now = written.load(Ordering::Relaxed);
-                // hyper's buffer may have the last bytes of an answer, which count as taken over.
-                let sending = unsent.load(Ordering::Relaxed) > 0 || blocked.load(Ordering::Relaxed);
+                let now = traffic.written.load(Ordering::Relaxed);
+                let sending = sending();
                 if was_sending && sending && now - before < MIN_PROGRESS_BYTES {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "stalled in mid-answer"));
                 }
@@ -126,6 +148,19 @@ pub struct Front {
     account: Mutex<Account>,
     /// Answers that the connection hasn't taken over whole.
     unsent: Arc<AtomicUsize>,
+    traffic: Arc<Traffic>,
+    /// The last good token. Each request still has to bring it. Its session stays meanwhile, since it
+    /// would otherwise end with each request, and be made anew for the next one.
+    last: Mutex<Option<Entry>>,
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        let last = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Entry { session, .. }) = last {
+            self.shared.sessions.left(&session);
+        }
+    }
 }
 
 /// A request's own context, which ends with the request.
@@ -163,22 +198,28 @@ pub struct Sender {
 
 impl Front {
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
+        self.traffic.answering.store(true, Ordering::Relaxed);
+        let response = self.answer_of(request).await;
+        self.traffic.answering.store(false, Ordering::Relaxed);
+        response
+    }
+
+    async fn answer_of(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
         let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        if let Some(refusal) = self.traffic.refusal.get().filter(|_| path == joined::REFUSED) {
+            return refused(refusal);
+        }
         let site = match self.shared.http.check(&head.headers, &head.uri) {
             Ok(site) => site,
             Err(refusal) => return refused(&refusal),
         };
-        let methods = match head.uri.path() {
-            thrift::PATH => Some("POST, OPTIONS".to_owned()),
-            path => rest::methods(path),
-        };
-        let mut response = match (methods, head.uri.path()) {
-            (None, _) => {
-                let message = "no such resource; see /openapi.json, or POST to /thrift";
-                refused(&Refusal::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, message))
-            }
-            (Some(methods), _) if head.method == Method::OPTIONS => site.options(&methods),
-            (_, thrift::PATH) => thrift::answer(self, &head, body).await,
+        let mut response = match path {
+            _ if head.method == Method::OPTIONS => match methods(path) {
+                Some(methods) => site.options(&methods),
+                None => unknown(),
+            },
+            thrift::PATH => thrift::answer(self, &head, body).await,
             _ => rest::answer(self, &head, body).await,
         };
         // A proxy may find the end of a chunked body elsewhere than hyper (RFC 9112, section 11.2).
@@ -201,8 +242,7 @@ impl Front {
             let token = token.filter(|_| given.next().is_none());
             let (_, token) = token
                 .ok_or(unauthorized("send one Authorization field, with a session's token: Bearer TOKEN"))?;
-            let found = self.shared.sessions.by_token(token.trim(), &self.peer);
-            let session = found.map_err(|error| match error.kind() {
+            let session = self.session_of(token.trim()).map_err(|error| match error.kind() {
                 // The token is valid, and another login wouldn't help.
                 ErrorKind::Busy => {
                     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Busy, TOO_MANY_SESSIONS)
@@ -216,6 +256,21 @@ impl Front {
         let key = key.unwrap_or(Key::Origin(self.peer.origin()));
         self.account().set_holder(&key);
         Ok(Sender { context, key, known })
+    }
+
+    /// The session of a token: that of the request before, if it had the same one.
+    fn session_of(&self, token: &str) -> strait_store::Result<Arc<Session>> {
+        let sessions = &self.shared.sessions;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = last.as_ref().and_then(|last| sessions.enter_again(last, token, &self.peer)) {
+            return Ok(session);
+        }
+        let entry = sessions.enter(token, &self.peer)?;
+        let session = entry.session.clone();
+        if let Some(before) = last.replace(entry) {
+            sessions.left(&before.session);
+        }
+        Ok(session)
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {
@@ -246,6 +301,20 @@ impl Front {
             false => Ok(announced),
         }
     }
+}
+
+/// The methods of a target; none for an unknown one.
+fn methods(path: &str) -> Option<String> {
+    match path {
+        thrift::PATH => Some("POST, OPTIONS".to_owned()),
+        path => rest::methods(path),
+    }
+}
+
+/// The answer for an unknown target.
+fn unknown() -> Response<Answer> {
+    let message = "no such resource; see /openapi.json, or POST to /thrift";
+    refused(&Refusal::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, message))
 }
 
 /// Runs a part of a request's work at stores. The work counts for `key` and stops when it is dropped.

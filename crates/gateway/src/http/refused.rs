@@ -4,6 +4,7 @@ use super::answer::Answer;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use strait_store::ErrorKind;
+use strait_web::BadHead;
 
 /// The reason why a request doesn't reach a method.
 pub struct Refusal {
@@ -19,6 +20,16 @@ impl Refusal {
     /// A refusal with these parts.
     pub fn new(status: StatusCode, kind: ErrorKind, message: &'static str) -> Self {
         Self { status, kind, message }
+    }
+}
+
+impl From<BadHead> for Refusal {
+    fn from(bad: BadHead) -> Self {
+        let (status, message) = match bad {
+            BadHead::TooLarge(message) => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message),
+            BadHead::Malformed(message) => (StatusCode::BAD_REQUEST, message),
+        };
+        Self::new(status, ErrorKind::InvalidArgument, message)
     }
 }
 

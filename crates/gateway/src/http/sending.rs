@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Largest head of a request, and most bytes of an answer that wait in the connection's own buffer. A
-/// token has some hundred bytes; with [`crate::Limits::connections`] they bound this memory to 128 MiB.
+/// token has some hundred bytes; with [`crate::Limits::connections`] they bound this memory to 208 MiB.
 pub const HEAD_BYTES: usize = 16 << 10;
 
 /// Bytes that the client has to take now.

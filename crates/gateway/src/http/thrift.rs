@@ -211,8 +211,12 @@ struct Content {
 
 /// Reads the Content-Type. Apache's libraries send `application/x-thrift` with every protocol.
 fn content(headers: &HeaderMap) -> Result<Content, Refusal> {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let mut given = headers.get_all(header::CONTENT_TYPE).iter();
+    let first = given.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if given.next().is_some() {
+        return Err(bad("Content-Type comes twice"));
+    }
+    let kind = first.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let (name, protocol, copies) = match kind.as_str() {
         "application/x-thrift" => ("application/x-thrift", None, 2),
         "application/vnd.apache.thrift.binary" => {

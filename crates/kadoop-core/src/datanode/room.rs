@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// A directory gets a new replica only if it has at least one part in this many of the free room of the
-/// directory with most room.
+/// A directory gets a new replica only if its free room is at least `1 / LEAST_PART` of the free room of
+/// the emptiest directory.
 const LEAST_PART: u64 = 4;
 
 /// The bytes that each directory can take: its disk's last known room, minus the bytes taken since. So

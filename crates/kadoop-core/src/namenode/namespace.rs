@@ -206,8 +206,8 @@ impl View<'_> {
         if !walk.missing.is_empty() {
             return Ok((Vec::new(), Answer::Changed(false)));
         }
-        let (inode, parent) = (walk.target()?, walk.parent()?);
         let name = walk.name.ok_or(Error::Invalid("the root can't be removed"))?;
+        let (inode, parent) = (walk.target()?, walk.parent()?);
         self.demand_unlink(parent, inode)?;
         if self.state.inode(inode)?.entries().is_some_and(|entries| !entries.is_empty()) {
             if !recursive {

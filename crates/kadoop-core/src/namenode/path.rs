@@ -81,7 +81,8 @@ impl Walk<'_> {
     /// # Errors
     /// Invalid: the path is the root.
     pub fn parent(&self) -> Result<InodeNo> {
-        let above = self.found.len().checked_sub(2).ok_or(Error::Invalid("the root can't be changed"))?;
+        let above =
+            self.found.len().checked_sub(2).ok_or(Error::Invalid("the root has no parent directory"))?;
         Ok(self.found[above])
     }
 }
@@ -135,7 +136,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// NotADirectory: a name before the last is a file. PermissionDenied: the caller may not pass through
-    /// a directory. Invalid: as [`parse`].
+    /// a directory. Invalid: as `parse`.
     pub fn walk<'p>(&self, path: &'p str) -> Result<Walk<'p>> {
         let names = parse(path)?;
         let mut found = vec![ROOT];

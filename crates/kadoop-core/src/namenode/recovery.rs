@@ -228,7 +228,7 @@ impl Namenode {
         } else if !logged.is_some_and(|logged| logged.ended && logged.length == length)
             && !self.config.faults.has(Fault::LossHidden)
         {
-            return Err(Error::Invalid("the chunk has another end, or belongs to another file"));
+            return Err(Error::Invalid("the chunk was ended at another length, or belongs to another file"));
         }
         Ok(())
     }

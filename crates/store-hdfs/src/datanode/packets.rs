@@ -1,14 +1,14 @@
 //! A datanode's answer to a read: packets, each with its checksums.
 //!
 //! ```text
-//! packet:   u32 length of the bytes after the header, itself included
+//! packet:   u32 length of this field, the checksums and the data
 //!           u16 length of the header, header
 //!           checksums, one for each chunk of data
 //!           data
 //! ```
 //!
-//! Data goes from the socket directly to the caller's buffer, and is checked there. A read of data also
-//! receives the head of the next packet, so only a few hundred bytes have to be moved.
+//! Data goes from the socket directly to the caller's buffer, and is checked there. The same read of the
+//! socket also receives the next packet's head. Only that head, a few hundred bytes, is copied.
 
 use super::super::crc::{crc32, crc32c};
 use super::super::wire::{PacketHeader, ReadOpChecksumInfo, crc_type};

@@ -293,8 +293,8 @@ fn join(
     }
 }
 
-/// Refuses a directory that holds anything but a cluster: other programs created those files, and users need
-/// them served as they are.
+/// Refuses a directory that isn't a whole cluster's: the data directory of one namenode or datanode, or a
+/// directory with other programs' files. The error names the command that serves it as it is.
 fn refuse_others(data: &Path) -> io::Result<Result<(), Failure>> {
     if let Some(role) = Role::of(data) {
         let (role, command) = match role {

@@ -26,8 +26,8 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// A program's mappings: one for each transport that reaches `listen`. A listener on any IPv6
-    /// address also accepts IPv4.
+    /// A program's mappings: one for each transport by which clients reach `listen`. A listener on `[::]`
+    /// also accepts IPv4, so it gets `tcp` and `udp`, too.
     pub fn all(program: u32, version: u32, listen: SocketAddr, udp: bool) -> Vec<Self> {
         let of = |netid, address| Self { program, version, netid, address };
         let mut all = Vec::new();

@@ -1,36 +1,77 @@
-//! The values of REST as JSON, with the same names and forms as in the output of `strait --json`.
+//! The values of REST as JSON, with the same names and forms as in the output of `strait --json`. An
+//! object's names are in the order of the alphabet.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use strait_store::{BlockLocation, Error, ErrorKind, FileStatus, Result, SetAttributes};
 
 /// A file's or directory's status.
-pub fn status(status: &FileStatus) -> Value {
-    json!({
-        "path": status.path,
-        "name": status.name(),
-        "type": if status.is_directory() { "directory" } else { "file" },
-        "length": status.length,
-        "block_size": status.block_size,
-        "replication": status.replication,
-        "modified_ms": status.modified_ms,
-        "accessed_ms": status.accessed_ms,
-        "permission": format!("{:04o}", status.permission),
-        "owner": status.owner,
-        "group": status.group,
-        "link": status.link,
-    })
+#[derive(Serialize)]
+pub struct Status<'a> {
+    accessed_ms: i64,
+    block_size: u64,
+    group: &'a str,
+    length: u64,
+    link: bool,
+    modified_ms: i64,
+    name: &'a str,
+    owner: &'a str,
+    path: &'a str,
+    permission: String,
+    replication: u16,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl<'a> From<&'a FileStatus> for Status<'a> {
+    fn from(status: &'a FileStatus) -> Self {
+        Self {
+            accessed_ms: status.accessed_ms,
+            block_size: status.block_size,
+            group: &status.group,
+            length: status.length,
+            link: status.link,
+            modified_ms: status.modified_ms,
+            name: status.name(),
+            owner: &status.owner,
+            path: &status.path,
+            permission: format!("{:04o}", status.permission),
+            replication: status.replication,
+            kind: if status.is_directory() { "directory" } else { "file" },
+        }
+    }
+}
+
+/// A page of a directory.
+#[derive(Serialize)]
+pub struct Page<'a> {
+    /// Its entries.
+    pub entries: Vec<Status<'a>>,
+    /// The cursor of the next page.
+    pub next: Option<&'a str>,
+}
+
+/// The blocks of a file.
+#[derive(Serialize)]
+pub struct Blocks<'a> {
+    /// In the file's order.
+    pub blocks: Vec<Block<'a>>,
 }
 
 /// A block and its hosts.
-pub fn block(block: &BlockLocation) -> Value {
-    json!({
-        "offset": block.offset,
-        "length": block.length,
-        "hosts": block.hosts,
-        "addresses": block.addresses,
-        "corrupt": block.corrupt,
-    })
+#[derive(Serialize)]
+pub struct Block<'a> {
+    addresses: &'a [String],
+    corrupt: bool,
+    hosts: &'a [String],
+    length: u64,
+    offset: u64,
+}
+
+impl<'a> From<&'a BlockLocation> for Block<'a> {
+    fn from(block: &'a BlockLocation) -> Self {
+        let BlockLocation { offset, length, hosts, addresses, corrupt } = block;
+        Self { addresses, corrupt: *corrupt, hosts, length: *length, offset: *offset }
+    }
 }
 
 /// Permission bits, written in octal digits.

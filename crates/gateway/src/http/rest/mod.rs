@@ -23,14 +23,14 @@ mod upload;
 use super::answer::Answer;
 use super::inflow::{Inflow, Receiving};
 use super::refused::Refusal;
-use super::{Front, OfRequest, Sender, guarded};
+use super::{Front, OfRequest, Sender, guarded, unknown};
 use crate::fair::{Grant, Key};
 use bytes::Bytes;
 use failure::Failure;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use std::sync::Arc;
 use std::time::Instant;
 use strait_store::{Error, ErrorKind, FileSystem, Principal, StorePath, encoding, store_and_path};
@@ -111,9 +111,20 @@ fn rest<'a>(template: &str, target: &'a str) -> Option<&'a str> {
 
 /// The methods that a target allows; none for an unknown target.
 pub fn methods(target: &str) -> Option<String> {
-    let found = found(target).map(|(_, (_, method, ..), _)| *method);
-    let methods: Vec<&str> = found.chain(["OPTIONS"]).collect();
+    let mut methods: Vec<&str> = found(target).map(|(_, (_, method, ..), _)| *method).collect();
+    if let Some(get) = methods.iter().position(|method| *method == "GET")
+        && !methods.contains(&"HEAD")
+    {
+        methods.insert(get + 1, "HEAD");
+    }
+    methods.push("OPTIONS");
     (methods.len() > 1).then(|| methods.join(", "))
+}
+
+/// The route of a request. HEAD without a route of its own is GET, whose body hyper leaves out.
+fn route<'a>(target: &'a str, method: &Method) -> Option<(usize, &'static Route, &'a str)> {
+    let of = |method: &Method| found(target).find(|(_, (_, known, ..), _)| *known == method.as_str());
+    of(method).or_else(|| if method == Method::HEAD { of(&Method::GET) } else { None })
 }
 
 type Route = (Operation, &'static str, &'static str, &'static str);
@@ -130,8 +141,7 @@ fn found(target: &str) -> impl Iterator<Item = (usize, &'static Route, &str)> {
 /// Answers a request to one of [`ROUTES`].
 pub async fn answer(front: &Arc<Front>, head: &Parts, mut body: Incoming) -> Response<Answer> {
     let target = head.uri.path();
-    let route = found(target).find(|(_, (_, method, ..), _)| *method == head.method.as_str());
-    let answered = match route {
+    let answered = match route(target, &head.method) {
         Some((at, (operation, ..), rest)) => {
             let began = Instant::now();
             let answered = serve(front, head, &mut body, *operation, rest).await;
@@ -144,7 +154,7 @@ pub async fn answer(front: &Arc<Front>, head: &Parts, mut body: Incoming) -> Res
             answered
         }
         None => {
-            let allowed = methods(target).unwrap_or_default();
+            let Some(allowed) = methods(target) else { return unknown() };
             let message = format!("this resource allows only {allowed}");
             let failure = Error::new(ErrorKind::Unsupported, message);
             Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, failure).with(header::ALLOW, &allowed))
@@ -295,13 +305,23 @@ impl Asked<'_> {
         }
     }
 
+    /// The values of a field that may come in several lines, as one list (RFC 9110, section 5.3).
+    fn list(&self, name: HeaderName) -> Result<Option<String>, Failure> {
+        let values = self.head.headers.get_all(&name).iter().map(HeaderValue::to_str);
+        let values: Vec<&str> = values.collect::<Result<_, _>>().map_err(|_| {
+            Failure::from(Error::new(ErrorKind::InvalidArgument, format!("{name} isn't text")))
+        })?;
+        Ok((!values.is_empty()).then(|| values.join(", ")))
+    }
+
+    /// A date that comes twice is none, and is ignored as an invalid one is.
     fn conditions(&self) -> Result<Conditions, Failure> {
         Ok(Conditions::parse(&Fields {
-            if_match: self.field(header::IF_MATCH)?,
-            if_none_match: self.field(header::IF_NONE_MATCH)?,
-            if_modified_since: self.field(header::IF_MODIFIED_SINCE)?,
-            if_unmodified_since: self.field(header::IF_UNMODIFIED_SINCE)?,
-            if_range: self.field(header::IF_RANGE)?,
+            if_match: self.list(header::IF_MATCH)?.as_deref(),
+            if_none_match: self.list(header::IF_NONE_MATCH)?.as_deref(),
+            if_modified_since: self.list(header::IF_MODIFIED_SINCE)?.as_deref(),
+            if_unmodified_since: self.list(header::IF_UNMODIFIED_SINCE)?.as_deref(),
+            if_range: self.list(header::IF_RANGE)?.as_deref(),
         })?)
     }
 
@@ -369,8 +389,9 @@ mod tests {
     fn a_target_has_the_methods_of_its_routes() {
         let methods = |target| methods(target).unwrap_or_default();
         assert_eq!(methods("/v1/files/a/b"), "GET, HEAD, PUT, PATCH, DELETE, OPTIONS");
-        assert_eq!(methods("/v1/directories"), "GET, PUT, DELETE, OPTIONS");
-        assert_eq!(methods("/v1/stores"), "GET, OPTIONS");
+        assert_eq!(methods("/v1/directories"), "GET, HEAD, PUT, DELETE, OPTIONS");
+        assert_eq!(methods("/v1/stores"), "GET, HEAD, OPTIONS");
+        assert_eq!(methods("/v1/renames"), "POST, OPTIONS");
         for unknown in ["/", "/v1", "/v1/filesystem/a", "/v1/files2", "/v2/files/a", "/v1/renames/x"] {
             assert_eq!(methods(unknown), "", "{unknown}");
         }

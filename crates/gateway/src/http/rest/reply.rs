@@ -3,18 +3,29 @@
 use super::Answer;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
-use serde_json::Value;
+use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use strait_web::{EntityTag, State};
 
+/// Most answers have fewer bytes.
+const FIRST_BYTES: usize = 512;
 /// The last second that HTTP's dates can write: 9999-12-31T23:59:59Z.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// A value as JSON.
-pub fn json(status: StatusCode, value: &Value) -> Response<Answer> {
-    let mut response = as_json(Answer::of(format!("{value}\n")));
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Answer> {
+    let mut response = as_json(Answer::of(line(value)));
     *response.status_mut() = status;
     response
+}
+
+/// A value as a line of JSON.
+pub fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(FIRST_BYTES);
+    // It fails only for objects whose names aren't text.
+    let _ = serde_json::to_writer(&mut text, value);
+    text.push(b'\n');
+    text
 }
 
 /// An answer that is JSON, which a cache must not keep.

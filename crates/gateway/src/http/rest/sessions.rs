@@ -26,7 +26,7 @@ pub async fn open(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         (None, None, Some(session)) => session,
         (None, None, None) => {
             let stranger = sessions.stranger(&asked.front.peer);
-            stranger.clone().principal()?;
+            stranger.principal()?;
             sessions.open(default()?, stranger, from)?
         }
         (Some(_), None, _) | (None, Some(_), _) => {

@@ -2,7 +2,7 @@
 //! and block locations.
 
 use super::failure::Failure;
-use super::json::{self, Attributes, Change, Rename};
+use super::json::{self, Attributes, Block, Blocks, Change, Page, Rename, Status};
 use super::{Answer, Asked, Place, files, reply};
 use crate::config::PAGE_BYTES;
 use crate::handles::{Handle, Listing};
@@ -13,7 +13,7 @@ use crate::turns;
 use crate::v2::{MAX_BLOCKS, next_page};
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
 use strait_store::{Error, ErrorKind, FileSystemExt, Result as StoreResult};
@@ -32,7 +32,7 @@ pub async fn status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> 
         let message = "the path ends with a slash, but names a file";
         return Err(Error::new(ErrorKind::NotADirectory, message).at("stat", &place.shown).into());
     }
-    Ok(reply::json(StatusCode::OK, &json::status(&status)))
+    Ok(reply::json(StatusCode::OK, &Status::from(&status)))
 }
 
 /// Sets attributes, or truncates a file.
@@ -50,7 +50,7 @@ pub async fn set_status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failu
         }
         fs.stat(who, path).await
     });
-    Ok(reply::json(StatusCode::OK, &json::status(&changed.await?)))
+    Ok(reply::json(StatusCode::OK, &Status::from(&changed.await?)))
 }
 
 /// A page of a directory.
@@ -95,9 +95,9 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
             return Err(error.at("list", &place.shown).into());
         }
     };
-    let entries: Vec<Value> = entries.iter().map(json::status).collect();
     let front = asked.front;
-    let text = format!("{}\n", json!({"entries": entries, "next": next}));
+    let text =
+        reply::line(&Page { entries: entries.iter().map(Status::from).collect(), next: next.as_deref() });
     let mut response = reply::as_json(Answer::text(text, memory, front.unsent.clone(), &front.account()));
     if let Some(next) = next {
         let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
@@ -281,6 +281,5 @@ pub async fn locations(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failur
         let message = format!("the range has {} blocks; ask for {MAX_BLOCKS} at most", found.len());
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("locate", &place.shown).into());
     }
-    let blocks: Vec<Value> = found.iter().map(json::block).collect();
-    Ok(reply::json(StatusCode::OK, &json!({"blocks": blocks})))
+    Ok(reply::json(StatusCode::OK, &Blocks { blocks: found.iter().map(Block::from).collect() }))
 }

@@ -73,8 +73,8 @@ pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     query.end()?;
     let held = hold(asked, &place).await?;
     let before = present(&place, &conditions).await?;
-    // The new content gets the file's former mode, so that a private file stays private. The set-id bits
-    // gave rights to the former content only.
+    // The new content gets the file's former mode, so that a private file stays private. It doesn't get
+    // the set-id bits: they were granted to the former content only.
     let kept = before.as_ref().map(|before| before.permission & !SET_ID_BITS);
     options.permission = options.permission.or(kept);
     let Some(directory) = place.path.parent() else {
