@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn another_protocol_is_named_whatever_else_its_message_says() {
         let why = terms().check(br#"{"protocol": 2, "conditions": []}"#).unwrap_err();
-        assert!(why.contains("protocol 1") && why.contains("by 2"), "{why}");
+        assert!(why.contains("protocol 1") && why.contains("the new process 2"), "{why}");
         for nonsense in [&b""[..], b"GET / HTTP/1.1", b"[]", b"{\"protocol\": 1}"] {
             let why = terms().check(nonsense).unwrap_err();
             assert!(why.contains("makes no sense"), "{why}");
