@@ -257,7 +257,7 @@ fn read_files(shared: &Shared, which: Look) {
 
 fn log_reading(what: &str, read: Result<bool, String>) {
     match read {
-        Ok(true) => tracing::info!("{what} read anew"),
+        Ok(true) => tracing::info!("reread the {what}"),
         Ok(false) => {}
         Err(problem) => {
             tracing::error!(problem, "{what}: rejected the new state; the old one stays in force")

@@ -40,7 +40,7 @@ impl Users {
 
     fn look(&self) {
         match self.file.reload_if_changed() {
-            Ok(true) => tracing::info!("reread the changed password file"),
+            Ok(true) => tracing::info!("reread the password file"),
             Ok(false) => {}
             Err(problem) => {
                 tracing::error!(problem, "rejected the changed password file; the old one stays in force");

@@ -174,7 +174,7 @@ fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
         "0" | "false" | "no" | "off" | "" => Ok(false),
-        _ => Err("STRAIT_TLS takes 1, true, yes or on; or 0, false, no or off".to_owned()),
+        _ => Err("give 1, true, yes or on; or 0, false, no or off".to_owned()),
     }
 }
 

@@ -284,7 +284,7 @@ fn mv_renames_or_moves_into_a_directory() {
     gateway.run(["mv", "-f", &gateway.uri("/a"), "/b"]).ok();
     gateway.run(["mv", &gateway.uri("/b"), &gateway.uri("/c"), &gateway.uri("/d")]).ok();
     assert_eq!(gateway.run(["cat", &gateway.uri("/d/b"), &gateway.uri("/d/c")]).text(), "ac");
-    gateway.run(["mv", &gateway.uri("/d/b"), "file:///tmp/b"]).fails(USAGE, "two stores");
+    gateway.run(["mv", &gateway.uri("/d/b"), "file:///tmp/b"]).fails(USAGE, "different stores");
     gateway.run(["mv", &gateway.uri("/gone"), "/x"]).fails(NOT_FOUND, "/gone");
 }
 
@@ -348,7 +348,7 @@ fn chmod_and_chown_reach_what_is_beneath() {
     } else {
         strait_testkit::skip("chown -R to another user", "root");
     }
-    gateway.run(["chown", ":", &gateway.uri("/d")]).fails(USAGE, "neither");
+    gateway.run(["chown", ":", &gateway.uri("/d")]).fails(USAGE, "an owner, a group or both");
 }
 
 #[test]

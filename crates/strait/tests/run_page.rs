@@ -81,7 +81,7 @@ fn the_examples_of_the_page_run_and_print_what_they_say() {
     let mut ran = HashSet::new();
     for line in examples().into_iter().filter(|line| !line.contains("--launcher slurm")) {
         let here = line
-            .replace("kadoop://rack1:9000", &kadoop)
+            .replace("kadoop://rack1:9091", &kadoop)
             .replace("hdfs://namenode:8020", &of_hdfs)
             .replace("strait://127.0.0.1:9090", &at_gateway);
         assert_ne!(here, line, "it names one of the stores");

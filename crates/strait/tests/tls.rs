@@ -102,7 +102,7 @@ fn an_expired_revocation_list_is_warned_of_at_the_start_and_when_it_is_read_anew
     eventually("it warns at the start", || warnings() == 1);
     let theirs = gateway.dir.path().join("clients");
     clients.revoke_for(&theirs, &[], 30).unwrap();
-    eventually("the list is read", || gateway.process.log_tail().contains("read anew"));
+    eventually("the list is read", || gateway.process.log_tail().contains("reread"));
     clients.revoke_for(&theirs, &[], -2).unwrap();
     eventually("it warns of the new list", || warnings() == 2);
 }
