@@ -36,7 +36,7 @@ pub struct Hello {
     pub processors: usize,
 }
 
-/// What a helper must know before its first job.
+/// Facts that a helper must know before its first job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     /// The files that follow as [`Frame::Data`], in this order.

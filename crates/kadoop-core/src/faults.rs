@@ -86,7 +86,7 @@ faults! {
     DamageToldLate,
     /// A full report overrules what a writer said while the report was being processed.
     WrittenForgotten,
-    /// What a writer said about a datanode's former run overrules a full report of the current run.
+    /// A writer's statement about a datanode's former run overrules a full report of the current run.
     FormerRunOverrules,
     /// Replicas are placed on any rack.
     RacksIgnored,

@@ -189,7 +189,7 @@ enum Handle {
     Directory(Arc<tokio::sync::Mutex<Listing>>, u64),
 }
 
-/// What the keeper holds for the process that serves the mount. Empty without a keeper.
+/// The state that the keeper holds for the process that serves the mount. Empty without a keeper.
 #[derive(Default)]
 pub struct Kept {
     /// The record of this process's state.

@@ -41,7 +41,7 @@ const OWNER_WRITES: u32 = 0o200;
 /// Number of zeros in one append.
 const ZEROS: usize = 1 << 20;
 
-/// What an open file needs to access the store.
+/// Access to the store, for an open file.
 #[derive(Clone)]
 pub struct Access {
     /// The store.

@@ -20,7 +20,7 @@ pub struct Past {
     pub stale: Vec<u64>,
 }
 
-/// What a record says about a mount.
+/// A record's statement about a mount.
 pub struct Found {
     /// The mount.
     pub mounted: Mounted,

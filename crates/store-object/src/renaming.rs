@@ -193,7 +193,7 @@ impl ObjectStore {
     }
 }
 
-/// What a copy does if an object has the new name.
+/// The effect of a copy if an object has the new name.
 enum Taken<'r> {
     Replaced,
     /// It replaces this empty object, which reserves the name.

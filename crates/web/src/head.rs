@@ -154,7 +154,7 @@ mod tests {
     const MOST: usize = 1 << 10;
     const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-    /// What passes of a connection's first bytes, however they are cut.
+    /// Scans a connection's first bytes in pieces, and returns those that pass.
     fn passed(text: &str) -> Result<usize, BadHead> {
         let bytes = text.as_bytes();
         let whole = Framing::new(MOST).pass(bytes);

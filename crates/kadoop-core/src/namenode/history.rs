@@ -81,7 +81,7 @@ impl History {
         self.starts.get(after.checked_sub(1)?)
     }
 
-    /// Whether the point belongs to this history, whose last record is `last`.
+    /// True if the point belongs to this history, whose last record is `last`.
     pub(super) fn has(&self, point: Point, last: u64) -> bool {
         point.record <= last && self.start_of(point.record).is_none_or(|start| start.random == point.start)
     }

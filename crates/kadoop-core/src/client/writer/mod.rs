@@ -90,7 +90,7 @@ pub enum WriteCall {
     },
 }
 
-/// What a call under way is for.
+/// The purpose of a call under way.
 #[derive(Debug, Clone, Copy)]
 enum Pending {
     Ask,
