@@ -21,8 +21,9 @@ const (
 	permissionBits = 0o777
 )
 
-// Get copies a remote file to a local one, which appears only when it is complete, and returns its
-// bytes. An existing file is AlreadyExists, or replaced if `overwrite`. A failed Get leaves nothing.
+// Get copies a remote file to a local one, which appears only when it is complete, and returns the
+// number of bytes. An existing file is AlreadyExists, or replaced if `overwrite`. A failed Get
+// tries to remove its temporary file.
 func (c *Client) Get(ctx context.Context, remote, local string, overwrite bool) (int64, error) {
 	info, err := c.Stat(ctx, remote)
 	if err != nil {
@@ -97,8 +98,11 @@ func appear(temporary, local string, overwrite bool) error {
 }
 
 // Put copies a local file to a remote one, or into a remote directory under its own name, and
-// returns its bytes. It appears only when it is complete and on stable storage. An existing file is
-// AlreadyExists, or replaced if `overwrite`. A failed Put leaves nothing.
+// returns the number of bytes. The remote file appears only when it is complete and closed. If it
+// exists already, Put replaces it with `overwrite`, and otherwise fails as AlreadyExists. (In a
+// store without `rename_replace`, Put removes the existing file first.) A failed Put tries to
+// remove its temporary file. After OutcomeUnknown or TimedOut, the remote file may be there,
+// complete.
 func (c *Client) Put(ctx context.Context, local, remote string, overwrite bool) (int64, error) {
 	file, err := os.Open(local)
 	if err != nil {

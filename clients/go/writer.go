@@ -18,7 +18,8 @@ const maxPosition = 1 << 62
 // at the latest.
 //
 // After NoSpace and Unavailable the file stays open: the writer keeps the bytes that the gateway
-// hasn't taken, and sends them again with later calls, each of which may be repeated.
+// hasn't taken, and sends them again with later calls. Flush, Sync and Close may be repeated. A
+// failed Write says how many bytes it has taken; write only the others again.
 //
 // It is for one goroutine at a time. A file that isn't closed stays open on the gateway until its
 // session ends.
@@ -115,10 +116,10 @@ func (w *Writer) grow(size, chunk int) {
 }
 
 // Flush puts all written bytes in every replica's memory, visible to readers that open the file
-// afterwards.
+// afterwards. In object stores it promises nothing.
 func (w *Writer) Flush() error { return w.flush(wire.Flush) }
 
-// Sync puts all written bytes on stable storage.
+// Sync puts all written bytes on stable storage. In object stores it promises nothing.
 func (w *Writer) Sync() error { return w.flush(wire.Sync) }
 
 func (w *Writer) flush(mode int32) error {

@@ -154,13 +154,13 @@ export class Writer {
     }
   }
 
-  /** Makes the written bytes visible to readers who open the file afterwards. */
+  /** Makes the written bytes visible to readers who open the file afterwards. In object stores it promises nothing. */
   async flush() {
     await this.send();
     await this.guarded("flushFile", { 2: [I64, this.handle], 3: [I32, 1] }, false);
   }
 
-  /** Puts the written bytes on stable storage. */
+  /** Puts the written bytes on stable storage. In object stores it promises nothing. */
   async sync() {
     await this.send();
     await this.guarded("flushFile", { 2: [I64, this.handle], 3: [I32, 2] }, false);

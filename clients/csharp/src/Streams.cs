@@ -208,10 +208,13 @@ namespace StraitFs
             }
         }
 
-        /// <summary>Makes the written bytes visible to readers who open the file afterwards.</summary>
+        /// <summary>
+        /// Makes the written bytes visible to readers who open the file afterwards. In object stores it promises
+        /// nothing.
+        /// </summary>
         public override void Flush() => Flush(1);
 
-        /// <summary>Puts the written bytes on stable storage.</summary>
+        /// <summary>Puts the written bytes on stable storage. In object stores it promises nothing.</summary>
         public void Sync() => Flush(2);
 
         private void Flush(int mode)

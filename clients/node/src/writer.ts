@@ -81,12 +81,12 @@ export class FileWriter {
     if (!this.mayGoOn(error)) throw error;
   }
 
-  /** Makes the written bytes visible to readers that open the file then. */
+  /** Makes the written bytes visible to readers who open the file afterwards. In object stores it promises nothing. */
   flush(): Promise<void> {
     return this.inTurn(() => this.flushAs(FLUSH));
   }
 
-  /** Puts the written bytes on stable storage. */
+  /** Puts the written bytes on stable storage. In object stores it promises nothing. */
   sync(): Promise<void> {
     return this.inTurn(() => this.flushAs(SYNC));
   }

@@ -82,7 +82,8 @@ pub struct Need {
     pub holder: Arc<Holder>,
     /// Units it waits for.
     pub units: usize,
-    /// The request exceeds its holder's share, so only units that this holder returns can serve it.
+    /// With this request, the holder would have more than half of the pool. So it must first return units of
+    /// its own.
     pub own: bool,
 }
 

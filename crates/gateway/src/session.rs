@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strait_store::{Error, ErrorKind, Principal, Result, SessionSecret, fail};
 
 /// The message for a client that can't get another session.
-pub const TOO_MANY_SESSIONS: &str =
-    "the gateway, or this client's address or user, has its maximum of sessions; try again later";
+pub const TOO_MANY_SESSIONS: &str = "too many sessions are open, in all or from this client's address (on the \
+                                     gateway's host: from this local user); try again later";
 
 /// Milliseconds since 1970-01-01 UTC.
 pub fn now_ms() -> i64 {
@@ -402,8 +402,8 @@ impl Sessions {
         self.access.passwords.is_some()
     }
 
-    /// Reads the password file again if it has changed. The next [`Sessions::sweep`] ends sessions of
-    /// changed and removed users. Blocks for a small local file.
+    /// Reads the password file again if it has changed, and returns true then. The next [`Sessions::sweep`]
+    /// ends sessions of changed and removed users. Blocks for a small local file.
     ///
     /// # Errors
     /// A line for people, once for each change: the file can't be used. The former contents stay in force.
@@ -411,7 +411,7 @@ impl Sessions {
         self.access.passwords.as_ref().map_or(Ok(false), |file| file.reload_if_changed())
     }
 
-    /// Reads the password file, even if it is unchanged.
+    /// Reads the password file, even if it is unchanged. Returns false if there is none.
     ///
     /// # Errors
     /// A line for people, at each call: the file can't be used. The former contents stay in force.

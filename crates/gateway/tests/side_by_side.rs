@@ -99,8 +99,8 @@ async fn write_and_read(store: Arc<StraitStore>, index: u8) {
     assert!(store.read_all(&who(), &path, 1 << 20).await.unwrap() == content);
 }
 
-/// A proxy to a gateway for any number of concurrent connections. It cuts each after so many
-/// answered bytes, `times` times in all.
+/// A proxy to a gateway for any number of concurrent connections. It cuts each of the first `times`
+/// connections after `bytes` bytes of answers.
 async fn cutting_proxy(gateway: SocketAddr, bytes: u64, times: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

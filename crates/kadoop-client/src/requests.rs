@@ -30,10 +30,11 @@ impl Requests {
         self.client
     }
 
-    /// Begins a mutation. Waits while too many are under way.
+    /// Begins a mutation. Waits while as many others as allowed have begun after the oldest one that is
+    /// under way, answered or not.
     ///
     /// # Errors
-    /// Unavailable: too many were under way until the deadline.
+    /// Unavailable: this was still so at the deadline.
     pub(super) fn begin(self: &Arc<Self>, until: Instant) -> Result<Begun, Failure> {
         let mut numbers = self.numbers();
         loop {
@@ -43,7 +44,7 @@ impl Requests {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let why = "too many of this client's mutations have no answer yet";
+                let why = "a mutation of this client still has no answer, and no more may begin before it has";
                 return Err(Failure::new(Error::Unavailable, why));
             }
             (numbers, _) = self.ended.wait_timeout(numbers, left).unwrap_or_else(PoisonError::into_inner);

@@ -264,7 +264,8 @@ impl Container {
                     _ => {
                         let rank = reader.rank(log);
                         return cannot(format!(
-                            "the bytes of rank {rank} aren't contiguous in its log at byte {at}"
+                            "the log of rank {rank} isn't one contiguous part of the file, as byte {at} of the \
+                             file shows"
                         ));
                     }
                 }

@@ -1,5 +1,5 @@
-//! Files that many writers write at once, on any store: PLFS (Bent et al., SC 2009; on HDFS: Cranor, Polte,
-//! Gibson).
+//! Files that many writers write at once, on any store that keeps appended bytes at a sync: PLFS (Bent et al.,
+//! SC 2009; on HDFS: Cranor, Polte, Gibson).
 //!
 //! A logical file is a *container*, a directory of the store. Each writer appends to a data log and
 //! an index log of its own. So no two writers write to one file, and the store needs only appends.

@@ -239,7 +239,7 @@ async fn a_single_log_needs_no_store_that_joins() {
 #[tokio::test]
 async fn what_cant_be_joined_is_rewritten_and_says_why() {
     for (joins, why) in [
-        (true, "the bytes of rank 0 aren't contiguous in its log at byte 200"),
+        (true, "the log of rank 0 isn't one contiguous part of the file, as byte 200 of the file shows"),
         (false, "the store can't join files"),
     ] {
         let fs: Arc<dyn FileSystem> = Arc::new(Watched::new(joins));

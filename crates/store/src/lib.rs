@@ -199,6 +199,8 @@ pub trait FileReader: Send + Sync {
 /// **sync**: on stable storage of at least the minimum number of replicas;
 /// **close**: sync, and the length recorded.
 ///
+/// A store without [`Capabilities::visible_while_written`] promises nothing at flush and sync.
+///
 /// Flush, sync and close return the number of replicas that certainly have all bytes written here. None
 /// if the store doesn't know it, or nothing was written. With fewer replicas than the minimum, they fail.
 ///

@@ -95,10 +95,13 @@ mod tests {
 
     #[test]
     fn all_threads_get_the_first_value_and_it_is_dropped_once() {
-        struct Counted(Arc<AtomicUsize>);
+        struct Counted {
+            number: usize,
+            drops: Arc<AtomicUsize>,
+        }
         impl Drop for Counted {
             fn drop(&mut self) {
-                self.0.fetch_add(1, Ordering::Relaxed);
+                self.drops.fetch_add(1, Ordering::Relaxed);
             }
         }
         let (slot, drops, makes) = (PerProcess::new(), Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
@@ -106,11 +109,11 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     let make = || {
-                        makes.fetch_add(1, Ordering::Relaxed);
-                        made(Counted(drops.clone()))
+                        let number = makes.fetch_add(1, Ordering::Relaxed);
+                        made(Counted { number, drops: drops.clone() })
                     };
-                    let first = std::ptr::from_ref(slot.get_or_make(make).unwrap());
-                    assert!(std::ptr::eq(first, slot.get().unwrap()));
+                    let first = slot.get_or_make(make).unwrap().number;
+                    assert_eq!(first, slot.get().unwrap().number);
                 });
             }
         });

@@ -95,7 +95,9 @@ impl Failure {
         let (kind, why) = match error.kind() {
             io::ErrorKind::AddrInUse => (
                 ErrorKind::Busy,
-                format!("in use by another program; stop it or choose another address with {flag}"),
+                format!(
+                    "in use already; stop the program that uses it, or choose another address with {flag}"
+                ),
             ),
             io::ErrorKind::AddrNotAvailable => {
                 (ErrorKind::InvalidArgument, "this host has no such address".to_owned())

@@ -74,8 +74,8 @@ fn a_logical_file_is_listed_mapped_checked_and_flattened() {
     gateway.run(["ckpt", "flatten", "--keep", &uri, "/plain"]).fails(EXISTS, "/plain");
     // Without --keep the logical file ends; what must be rewritten is announced.
     let flattened = gateway.run(["ckpt", "flatten", &uri, "/other"]);
-    let announced = "strait: flatten /checkpoint: rewriting 12000 bytes, since the bytes of rank 0 \
-                     aren't contiguous in its log at byte 2000\n";
+    let announced = "strait: flatten /checkpoint: rewriting 12000 bytes, since the log of rank 0 isn't \
+                     one contiguous part of the file, as byte 2000 of the file shows\n";
     assert_eq!((flattened.code, flattened.stderr.as_str()), (0, announced));
     assert!(std::fs::read(gateway.data().join("other")).unwrap() == content);
     assert!(!gateway.data().join("checkpoint").exists());

@@ -67,7 +67,7 @@ fn a_failed_start_is_one_clear_line() {
     let gateway = Gateway::over_files();
     let dir = gateway.dir.path();
     let taken = gateway.address.as_str();
-    strait(dir, &["up", "--listen", taken]).fails(BUSY, &format!("listen on {taken}: in use by another"));
+    strait(dir, &["up", "--listen", taken]).fails(BUSY, &format!("listen on {taken}: in use already"));
     std::fs::write(dir.join("file"), "").unwrap();
     let below_a_file = strait(dir, &["up", "--listen", "127.0.0.1:0", "--data", "file/data"]);
     assert_ne!(below_a_file.code, 0);

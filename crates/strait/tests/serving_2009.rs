@@ -19,8 +19,12 @@ fn over_two(more: &[&str]) -> Gateway {
 }
 
 fn init(gateway: &Gateway) -> (Client, ClientHandle) {
+    init_with(gateway, "sector://master:6000")
+}
+
+fn init_with(gateway: &Gateway, uri: &str) -> (Client, ClientHandle) {
     let mut client = Client::connect(gateway.address.parse().unwrap(), BINARY);
-    let args = InitArgs { uri: Some("sector://master:6000".into()) };
+    let args = InitArgs { uri: Some(uri.to_owned().into()) };
     let Reply::Success(handle) = client.call::<methods::Init>(args) else { panic!("init throws nothing") };
     (client, handle)
 }
@@ -38,6 +42,26 @@ fn with_several_stores_the_log_names_the_flag_and_the_flag_sets_the_store() {
     assert!(client.old::<methods::Mkdir>(args).unwrap());
     assert!(gateway.dir.path().join("two/here").is_dir());
     assert!(gateway.process.log_tail().contains("sector://master:6000"));
+}
+
+#[test]
+fn a_clients_uri_loads_no_library() {
+    let dir = tempfile::tempdir().unwrap();
+    let (library, mark) = (dir.path().join("loaded.so"), dir.path().join("mark"));
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", &format!("-DMARK=\"{}\"", mark.display()), "-o"]).arg(&library);
+    cc.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../store-any/tests/loaded.c"));
+    assert!(cc.status().unwrap().success());
+    let (gateway, uri) = (Gateway::over_files(), format!("libhdfs:{}!hdfs://nn/", library.display()));
+    let (mut client, ch) = init_with(&gateway, &uri);
+    // The handle is of the gateway's own store.
+    let args = PathArgs { ch: Some(ch), path: Some("/here".into()) };
+    assert!(client.old::<methods::Mkdir>(args).unwrap());
+    assert!(gateway.data().join("here").is_dir() && !mark.exists());
+    // The operator's own URI does load it.
+    let mut ls = support::command(dir.path());
+    ls.args(["ls", &uri]);
+    assert!(support::Run::of(ls, b"").code != 0 && mark.exists());
 }
 
 #[test]

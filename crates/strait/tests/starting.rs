@@ -26,7 +26,7 @@ fn the_clusters_minimum_of_replicas_holds_for_new_files() {
     let told = up.run(["--json", "stat", &up.uri("/f")], b"");
     assert!(told.text().contains("\"replication\":2"), "{told:?}");
     up.run(["put", "--replication", "1", "-", &up.uri("/one")], b"bytes")
-        .fails(INVALID_ARGUMENT, "below the cluster's minimum of replicas (--min-replicas)");
+        .fails(INVALID_ARGUMENT, "below the cluster's minimum of replicas (the namenode's --min-replicas)");
     up.run(["put", "--replication", "3", "-", &up.uri("/three")], b"bytes").ok();
 }
 

@@ -113,7 +113,7 @@ impl Brackets {
                     }
                 }
                 b'!'..=b'~' => {}
-                _ => return Err(DecodeError::Malformed("a byte outside of strings that JSON doesn't have")),
+                _ => return Err(DecodeError::Malformed("a byte that JSON doesn't allow outside of strings")),
             }
         }
     }

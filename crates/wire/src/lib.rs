@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   first bytes ─ sniff ─→ Wire {binary|unversioned|compact|JSON × framed|unframed}
-//!   bytes so far ─ Scanner ─→ need more | message of n bytes | error      (nothing allocated)
+//!   bytes so far ─ Scanner ─→ need more | message of n bytes | error      (its memory doesn't grow)
 //!   message ─ Decoder ─→ Call (server) or Reply (client)
 //!   Reply or Call ─ Encoder ─→ Encoded: a few segments, payloads not copied
 //! ```

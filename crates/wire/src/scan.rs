@@ -1,4 +1,5 @@
-//! Finds the end of a message as its bytes arrive, before anything is decoded or allocated.
+//! Finds the end of a message as its bytes arrive, before anything is decoded. Its memory doesn't grow with
+//! the message.
 
 use crate::decode::{DecodeError, varint_at};
 use crate::json::{self, Brackets};

@@ -217,7 +217,8 @@ impl<'v> Encoder<'v> {
         Ok(())
     }
 
-    /// A value of `T`, a type that contains itself. `fields` is the number of its fields.
+    /// A value of `T`, a type that contains itself. `fields` is the same number as for
+    /// [`crate::Decoder::nested`]: that of the type's fields, without those that are decoded apart.
     ///
     /// # Errors
     /// The value is nested deeper than [`crate::Decoder::nested`] can decode, or the error of `encode`.

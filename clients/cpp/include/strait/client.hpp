@@ -128,9 +128,11 @@ public:
     /// receives the bytes directly.
     std::int64_t get(std::string_view remote, const std::string& local,
                      const Progress& progress = {}, bool overwrite = false);
-    /// Copies a local file to a remote one, or into a remote directory under its own name. It
-    /// appears only when it is complete and on stable storage. Returns its bytes. An existing file
-    /// is `AlreadyExists`, or replaced if `overwrite`.
+    /// Copies a local file to a remote one, or into a remote directory under its own name. The
+    /// remote file appears only when it is complete and closed. Returns the number of bytes. An
+    /// existing file is `AlreadyExists`, or replaced if `overwrite`. A failed put tries to remove
+    /// its temporary file. After OutcomeUnknown or TimedOut, the remote file may be there,
+    /// complete.
     std::int64_t put(const std::string& local, std::string_view remote,
                      const Progress& progress = {}, bool overwrite = false);
 

@@ -73,8 +73,8 @@ private:
 /// After NoSpace and Unavailable the stream keeps its bytes, as a Writer does: after `clear()` it
 /// may be used again, and `tellp()` tells how much it has taken. `close` may be repeated at once.
 ///
-/// std::flush makes the written bytes visible to readers, at the price of a round trip: end lines
-/// with '\n' rather than std::endl.
+/// std::flush makes the written bytes visible to readers (not in object stores), at the price of a
+/// round trip: end lines with '\n' rather than std::endl.
 class STRAIT_EXPORT ostream final : public std::ostream {
 public:
     explicit ostream(Writer writer);

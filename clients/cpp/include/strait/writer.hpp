@@ -16,8 +16,9 @@ namespace strait {
 /// later call reports an error: flush, sync or close at the latest.
 ///
 /// After NoSpace and Unavailable the file stays open: the writer keeps the bytes that the gateway
-/// hasn't taken, and sends them again with later calls, each of which may be repeated. A write of
-/// up to 1 MiB that fails has taken nothing; `position` tells how much a longer one has taken.
+/// hasn't taken, and sends them again with later calls. `flush`, `sync` and `close` may be
+/// repeated. A write of up to 1 MiB that fails has taken nothing; `position` tells how much a
+/// longer one has taken.
 ///
 /// `flush`, `sync` and `close` return the number of replicas that hold all written bytes, at least;
 /// nothing if the store doesn't tell.
@@ -34,9 +35,9 @@ public:
     void write(const void* data, std::size_t size);
     void write(std::string_view data) { write(data.data(), data.size()); }
     /// Puts all written bytes in every replica's memory, visible to readers that open the file
-    /// afterwards.
+    /// afterwards. In object stores it promises nothing.
     std::optional<int> flush();
-    /// Puts all written bytes on stable storage.
+    /// Puts all written bytes on stable storage. In object stores it promises nothing.
     std::optional<int> sync();
     /// Syncs, and lets other clients write the file. After NoSpace and Unavailable the file is
     /// still open, and may be closed again; after any other error it is closed.

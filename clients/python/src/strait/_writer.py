@@ -83,12 +83,15 @@ class RemoteWriter(io.RawIOBase):
         return min(CHUNK_BYTES, self._session.max_chunk_bytes)
 
     def flush(self) -> None:
-        """Brings written bytes into every replica's memory, visible to programs that open it."""
+        """Brings written bytes into every replica's memory, visible to programs that open it.
+
+        In object stores it promises nothing.
+        """
         if not self._ended:  # the base class flushes in close
             self._flush(FlushMode.FLUSH)
 
     def sync(self) -> int | None:
-        """Brings written bytes to stable storage.
+        """Brings written bytes to stable storage. In object stores it promises nothing.
 
         Returns how many replicas hold it, at least; None where the store can't tell.
         """

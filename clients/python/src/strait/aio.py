@@ -264,11 +264,17 @@ class AsyncFile:
         return int(await self._run("write", data))
 
     async def flush(self) -> None:
-        """Makes the written bytes visible to readers that open the file now."""
+        """Makes the written bytes visible to readers who open the file afterwards.
+
+        In object stores it promises nothing.
+        """
         await self._run("flush")
 
     async def sync(self) -> int | None:
-        """Puts the written bytes on stable storage; says how many replicas hold them."""
+        """Puts the written bytes on stable storage; says how many replicas hold them.
+
+        In object stores it promises nothing.
+        """
         return cast(int | None, await self._run("sync"))
 
     async def seek(self, offset: int, whence: int = 0) -> int:

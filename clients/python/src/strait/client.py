@@ -443,9 +443,11 @@ class Client:
     ) -> int:
         """Copies a local path or binary file object to a remote file; says how many bytes.
 
-        `target` appears, or with `overwrite` is replaced, only when all is there
-        and on stable storage; a failed put leaves nothing. Where it is a directory,
-        a local path goes into it under its own name. `progress` as in `get`.
+        `target` appears, or with `overwrite` is replaced, only when it is complete
+        and closed. A failed put tries to remove its temporary file. After
+        `OutcomeUnknown` or `TimedOut`, `target` may be there, complete. Where it is
+        a directory, a local path goes into it under its own name. `progress` as in
+        `get`.
         """
         return _transfer.put(self, local, _text(target), progress, overwrite=overwrite)
 

@@ -304,7 +304,10 @@ mod tests {
             sessions.place(callee(n)).session(None, make).map(drop).unwrap();
             assert!(sessions.places().len() <= PLACES);
         }
-        assert!(Arc::ptr_eq(&used, &sessions.place(callee(0))), "in use: kept");
+        let id = SessionId([2; 16]);
+        used.session(None, || Ok(Session::new(id, None, terms))).map(drop).unwrap();
+        let known = sessions.place(callee(0)).session(None, make).map(|session| session.id);
+        assert_eq!(known.unwrap(), id, "in use: kept");
         assert!(sessions.places().len() > PLACES / 4, "not all at once");
     }
 }

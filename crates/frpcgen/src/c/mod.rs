@@ -149,7 +149,8 @@ impl Unit<'_> {
 }
 
 /// A line for the C compiler, as it goes to the output. Drops includes of RPC headers, which flexrpc.h
-/// replaces, and Sun's identification strings, about which compilers warn.
+/// replaces. Also drops the identification strings of Sun and FreeBSD: compilers warn about them, or refuse
+/// them.
 fn passed_on(line: &str) -> String {
     let words = line.trim_start().trim_start_matches('#').trim_start();
     let header = words.strip_prefix("include").map(|rest| rest.trim_start().trim_start_matches(['<', '"']));

@@ -20,7 +20,8 @@ use std::collections::BTreeSet;
 const WRITE_AND_PASS: u16 = (WRITE | EXECUTE) << 6;
 
 const BELOW_CLUSTERS: Error = Error::Invalid(
-    "the replication is below the cluster's minimum of replicas (--min-replicas); ask for at least that many",
+    "the replication is below the cluster's minimum of replicas (the namenode's --min-replicas); ask for at \
+     least that many",
 );
 const BELOW_MINIMUM: Error = Error::Invalid("the replication is below the file's minimum of replicas");
 

@@ -327,7 +327,8 @@ fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()
         Ok(()) => Ok(()),
         Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => directories::remove_tree(parent.as_fd(), name),
         Err(Errno::NOTEMPTY | Errno::EXIST) => fail(ErrorKind::NotEmpty, "the directory has entries"),
-        // It isn't a directory after all: the kernel refuses to remove the file because it is immutable.
+        // It isn't a directory after all, so EPERM meant that the file system refuses to remove this file.
+        // For an immutable file of ext4, rmdir fails with EPERM, too.
         Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),
         Err(errno) => Err(from_errno(errno)),
     }

@@ -81,9 +81,12 @@ async fn reach(context: &Context, uri: &StoreUri, report: &mut Report) -> Result
             return report.tell("resolve", Bad(why, "the name server doesn't answer: see /etc/resolv.conf"));
         }
     };
-    let shown = addresses.first().map_or_else(String::new, |address| address.ip().to_string());
-    let more = addresses.len().saturating_sub(1);
-    report.tell("resolve", Good(format!("{host} is {shown} and {more} more, {}", ms(began))))?;
+    let first = addresses.first().map_or_else(String::new, |address| address.ip().to_string());
+    let found = match addresses.len() {
+        0 | 1 => format!("{host} has the address {first}, {}", ms(began)),
+        several => format!("{host} has {several} addresses, the first is {first}, {}", ms(began)),
+    };
+    report.tell("resolve", Good(found))?;
     let began = Instant::now();
     let fix = "start the server, correct the port, or open the firewall";
     let verdict = match timeout(REACH_PATIENCE, TcpStream::connect(&addresses[..])).await {

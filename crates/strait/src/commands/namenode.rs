@@ -128,7 +128,8 @@ pub fn taken(error: &io::Error, data: &str, addresses: &str) -> Option<Failure> 
             ErrorKind::Busy,
             "listen on",
             addresses,
-            "in use by another program; stop it or choose another address with --listen".to_owned(),
+            "in use already; stop the program that uses it, or choose another address with --listen"
+                .to_owned(),
         ),
         io::ErrorKind::ResourceBusy => (ErrorKind::Busy, "start in", data, error.to_string()),
         // The directory belongs to another role.

@@ -264,8 +264,8 @@ impl Admission {
         }
     }
 
-    /// Ensures that a request that hasn't begun never will. Returns the request's outcome, if
-    /// known. [`Refusal::Revoked`] means that it certainly never executes.
+    /// Revokes a request that hasn't begun, if there is room to remember that. Returns the request's
+    /// outcome, if known. After [`Refusal::Revoked`], the request certainly never executes.
     pub fn revoke(&self, id: CallId, now: Micros) -> Verdict {
         let mut sessions = self.sessions(id.session);
         let Some(session) = sessions.find(id.session, now) else {

@@ -67,7 +67,7 @@ public final class StraitChannel implements SeekableByteChannel {
 
     /**
      * Puts all written bytes in the memory of each replica, visible to readers that open the file
-     * from now on.
+     * from now on. In object stores it promises nothing.
      *
      * @throws IOException if that fails
      */
@@ -77,7 +77,7 @@ public final class StraitChannel implements SeekableByteChannel {
     }
 
     /**
-     * Puts all written bytes on stable storage.
+     * Puts all written bytes on stable storage. In object stores it promises nothing.
      *
      * @throws IOException if that fails
      */

@@ -449,7 +449,8 @@ public final class StraitClient implements AutoCloseable {
 
     /**
      * Copies a local file to a remote one, which appears, or is replaced, only when it is complete
-     * and on stable storage; a failed put leaves nothing.
+     * and closed. A failed put tries to remove its temporary file. After {@link
+     * ErrorKind#OUTCOME_UNKNOWN} or {@link ErrorKind#TIMED_OUT}, the target may be there, complete.
      *
      * @param source local path
      * @param target remote path; in a directory the file gets its own name

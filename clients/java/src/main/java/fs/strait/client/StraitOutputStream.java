@@ -15,8 +15,8 @@ import java.util.OptionalInt;
  *
  * <p>After {@link ErrorKind#NO_SPACE} and {@link ErrorKind#UNAVAILABLE} the file stays open: it
  * keeps the bytes that the gateway hasn't taken, and sends them again with the next write, flush,
- * sync or close, each of which may be repeated. A write of up to 1 MiB that fails has taken
- * nothing, and {@link #position} tells how much a longer one has taken.
+ * sync or close. Flush, sync and close may be repeated. A write of up to 1 MiB that fails has
+ * taken nothing, and {@link #position} tells how much a longer one has taken.
  */
 public final class StraitOutputStream extends OutputStream {
     private final RemoteWriter writer;
@@ -49,7 +49,7 @@ public final class StraitOutputStream extends OutputStream {
 
     /**
      * Puts all written bytes in the memory of each replica, visible to readers that open the file
-     * from now on.
+     * from now on. In object stores it promises nothing.
      */
     @Override
     public void flush() throws IOException {
@@ -57,7 +57,7 @@ public final class StraitOutputStream extends OutputStream {
     }
 
     /**
-     * Puts all written bytes on stable storage.
+     * Puts all written bytes on stable storage. In object stores it promises nothing.
      *
      * @throws IOException if that fails
      */

@@ -91,10 +91,10 @@ public class StraitWriter internal constructor(
     /** Writes text in UTF-8. */
     public suspend fun write(text: String): Unit = write(text.encodeToByteArray())
 
-    /** Makes the written bytes visible to readers who open the file afterwards. */
+    /** Makes written bytes visible to readers who open the file afterwards. In object stores it promises nothing. */
     public suspend fun flush(): Unit = blocking(dispatcher) { stream.flush() }
 
-    /** Puts the written bytes on stable storage. */
+    /** Puts the written bytes on stable storage. In object stores it promises nothing. */
     public suspend fun sync(): Unit = blocking(dispatcher) { stream.sync() }
 
     /** Puts all bytes on stable storage, and ends the file. After `NO_SPACE` and `UNAVAILABLE` it may be repeated. */
