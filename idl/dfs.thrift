@@ -383,6 +383,7 @@ struct AppendDataReply {
   1: optional i64 position
 }
 
+/** What a flush promises. A store without the capability visible_while_written promises nothing before close. */
 enum FlushMode {
   /** In every replica's memory and visible to readers who open afterwards. */
   FLUSH = 1,

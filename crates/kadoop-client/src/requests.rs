@@ -44,7 +44,8 @@ impl Requests {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let why = "a mutation of this client still has no answer, and no more may begin before it has";
+                let why =
+                    "a mutation of this client still has no answer, and no more may begin before it has";
                 return Err(Failure::new(Error::Unavailable, why));
             }
             (numbers, _) = self.ended.wait_timeout(numbers, left).unwrap_or_else(PoisonError::into_inner);

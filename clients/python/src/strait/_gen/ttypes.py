@@ -105,6 +105,10 @@ class ErrorCode(object):
 
 
 class FlushMode(object):
+    """
+    What a flush promises. A store without the capability visible_while_written promises nothing before close.
+
+    """
     FLUSH = 1
     SYNC = 2
 

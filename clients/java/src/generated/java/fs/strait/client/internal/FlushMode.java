@@ -7,6 +7,9 @@
 package fs.strait.client.internal;
 
 
+/**
+ * What a flush promises. A store without the capability visible_while_written promises nothing before close.
+ */
 public enum FlushMode implements org.apache.thrift.TEnum {
   /**
    * In every replica's memory and visible to readers who open afterwards.
