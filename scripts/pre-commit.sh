@@ -26,8 +26,7 @@ if [[ -n $(changed '*.rs') ]]; then
     cargo fmt --all --check
 fi
 if [[ -n $(changed '*.py') && -x .venv/bin/ruff ]]; then
-    .venv/bin/ruff format --check clients/python scripts bench crates/libhdfs crates/strait
-    .venv/bin/ruff check clients/python scripts bench crates/libhdfs crates/strait
+    scripts/lint.sh ruff
 fi
 if [[ -n $(changed 'bench/published/*' 'docs/benchmarks.md' 'scripts/benchmarks.py') ]]; then
     python3 scripts/benchmarks.py --check
