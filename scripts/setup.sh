@@ -69,11 +69,11 @@ setup_build() {
     need gcc have cc
     need libc6-dev test -e /usr/include/stdlib.h
     install_packages
-    have cargo || die "please install Rust $MIN_RUST or newer with rustup"
+    have cargo || die "please install rustup; it installs the Rust that rust-toolchain.toml names"
     local version
     version=$(rustc --version | cut -d' ' -f2)
     at_least "$MIN_RUST" "$version" ||
-        die "Rust is $version, $MIN_RUST or newer is needed: rustup update stable"
+        die "Rust is $version, $MIN_RUST or newer is needed: please install it with rustup"
 }
 
 setup_run() {
