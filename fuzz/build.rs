@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// All types of the language, those that hurt a callee that believes them, and a large interface.
+/// Three interfaces: one with every type of the language, one with types whose messages may hurt a callee
+/// that believes them, and a large one.
 const INTERFACES: [&str; 3] =
     ["../tests/idl/idl/types.x", "../crates/libflexrpc/tests/hostile.x", "../idl/nfs3.x"];
 

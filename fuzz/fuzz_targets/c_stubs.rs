@@ -18,6 +18,6 @@ unsafe extern "C" {
 unsafe extern "C" {}
 
 fuzz_target!(|data: &[u8]| {
-    // SAFETY: it reads only so many bytes.
+    // SAFETY: it reads at most `length` bytes from `input`.
     unsafe { c_stubs_try(data.as_ptr(), data.len()) }
 });

@@ -1,5 +1,5 @@
-//! Every message of `idl/kadoop.x`: what decodes was encoded exactly so, and turns into
-//! values without a panic. Input: one byte that picks the message, then its bytes.
+//! Most messages of `idl/kadoop.x`. If bytes decode, the value encodes to the same bytes, and its
+//! conversion doesn't panic. Input: one byte that picks the message, then its bytes.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! A message of every type that the language has: borrowed and shared it is the
-//! same, and what decodes was encoded exactly so.
+//! A message that has every type of the language. Borrowed and shared decoding agree on it. If it
+//! decodes, the value encodes to the same bytes.
 #![no_main]
 
 use bytes::Bytes;

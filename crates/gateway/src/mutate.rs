@@ -49,7 +49,7 @@ struct Asked {
     /// The paths at which people should look if such a retry fails, and its error doesn't show whether
     /// the first attempt was executed.
     doubtful: Option<String>,
-    /// The part of it to remember.
+    /// The part of the mutation to remember.
     keep: Keep,
     /// The mutation's place among the changes that run in the store. None for a retry whose first
     /// attempt still has its place, or has finished.

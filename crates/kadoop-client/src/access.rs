@@ -160,7 +160,8 @@ impl State {
         let keyless = rpc(None, None, Some(login.tls.clone()));
         let handle = keyless.handle(namenode, Transport::Tcp).map_err(|error| match error {
             CallError::NotExecuted(Refusal::TlsUnavailable) => {
-                let why = "the namenode has no logins: use the clients' key, or start it with --passwords";
+                let why = "the namenode has no logins: use the clients' key, or start `strait namenode` with \
+                           --passwords, --tls-cert and --tls-key";
                 Lost::Refused(Failure::new(Error::Unauthenticated, why))
             }
             error => error.into(),

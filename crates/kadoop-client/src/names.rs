@@ -27,7 +27,8 @@ const LOCATED_BYTES: u64 = 64 << 30;
 pub struct ClusterStatus {
     /// The cluster's random number.
     pub cluster: u64,
-    /// Whether the namenode still waits for datanodes to report.
+    /// Whether the namenode is in safe mode: it waits for datanodes to report, or for an operator's decision
+    /// about lost records.
     pub safe_mode: bool,
     pub files_and_directories: u64,
     pub chunks: u64,

@@ -61,7 +61,7 @@ int strait_plfs_flatten(const char *uri, const char *to);
 /* Replaces a logical file by a plain one in the same store, under a new name or its own. The plain
  * file appears in one step, complete. All writers must be closed. If each writer wrote one contiguous
  * part and the store can join files, no bytes are copied. Returns the number of copied bytes, or -1.
- * After an error, repeat the call: it resumes. */
+ * After an error, repeat the call: it resumes a join, and begins a copy anew. */
 int64_t strait_plfs_finalize(const char *uri, const char *to);
 
 /* Renames a logical file within its store. Writers that have it open fail at their next sync. */

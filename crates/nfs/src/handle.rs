@@ -8,10 +8,10 @@
 //! The numbers in parentheses are lengths in bytes. `export` is a digest of the store's URI and the exported
 //! directory.
 //!
-//! The stores don't number both files and directories such that they could find them by number. So a handle
-//! names a path. For a long path, the server walks down the directories, along the names with matching
-//! digests. So it needs no table on disk. A handle that a client invents can only lead to a path below the
-//! export, where the store checks each user's rights.
+//! No store can find both files and directories by a number. So a handle names a path. For a long path, the
+//! server walks down the directories, along the names with matching digests. So it needs no table on disk. A
+//! handle that a client invents can only lead to a path below the export, where the store checks each user's
+//! rights.
 
 use crate::fault::{Answer, Fault};
 use crate::wire::N3Status;

@@ -65,10 +65,10 @@ impl Container {
     /// step, complete. If each log has one contiguous part of the file and the store can join files, the logs
     /// become the file, and no bytes are copied.
     ///
-    /// After an error, repeat the call: it resumes. Until it succeeds, the container stays readable. `to` can
-    /// be the container's own path. Then nothing has this path for a moment, between two renames. If the
-    /// process ends between them, the container is in the same directory, under a name that begins with a
-    /// dot.
+    /// After an error, repeat the call: it resumes a join, and begins a copy anew. Until it succeeds, the
+    /// container stays readable. `to` can be the container's own path. Then nothing has this path for a
+    /// moment, between two renames. If the process ends between them, the container is in the same directory,
+    /// under a name that begins with a dot.
     ///
     /// # Errors
     /// AlreadyExists: something has the path `to`. Busy: a writer has the file open, had it open when it

@@ -121,8 +121,9 @@ impl Recoveries {
         }
     }
 
-    /// Repeats `ask` until the file at `path` is recovered, for at most [`RECOVERY_LIMIT`]. Time in which the
-    /// namenode can't be reached doesn't count, up to [`OUTAGE_LIMIT`].
+    /// Repeats `ask` until the file at `path` is recovered, for at most [`RECOVERY_LIMIT`] since the start or
+    /// since the namenode was last out of reach. After [`OUTAGE_LIMIT`], such an outage no longer extends the
+    /// time.
     pub async fn until_recovered<F>(&self, path: &str, ask: impl Fn() -> F)
     where
         F: Future<Output = Result<bool>>,

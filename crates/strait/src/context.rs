@@ -85,9 +85,10 @@ pub struct Cluster {
     pub waiting: Waiting,
 }
 
-/// Pause between two attempts to open an unreachable store.
+/// For so long after a slow failed attempt to open a store, further operands on it fail at once with the same
+/// error.
 const TRY_EVERY: Duration = Duration::from_secs(5);
-/// An attempt that fails after less than this is repeated for the next operand without a pause.
+/// An attempt that fails faster than this isn't remembered: the next operand tries again at once.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
 impl Context {

@@ -7,7 +7,7 @@ import (
 	"reflect"
 )
 
-// Protocol is one of the four wires of a gateway.
+// Protocol is one of the client's four wires.
 type Protocol struct {
 	Compact, Framed bool
 }

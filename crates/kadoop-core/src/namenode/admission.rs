@@ -87,8 +87,8 @@ impl Namenode {
     /// Checks that no known loss of records forbids changes.
     ///
     /// # Errors
-    /// LogBehind: the log has lost records. NoDatanodes: no datanode has begun a session yet, so ask
-    /// again.
+    /// LogBehind: the log has lost records. NoDatanodes: no datanode that joined before this start has begun
+    /// a session since; ask again.
     pub(super) fn demand_current(&self) -> Result<()> {
         match self.behind() {
             Some(_) => Err(Error::LogBehind),

@@ -544,7 +544,7 @@ fn a_copy_is_checked_and_seen_only_when_it_is_whole() {
     }
 }
 
-/// Once, nobody got an answer, and the namenode waited for as long as a copy may take.
+/// An earlier version didn't answer such an order. The namenode then waited for as long as a copy may take.
 #[test]
 fn a_copy_of_what_is_there_already_or_is_fenced_is_answered_at_once() {
     let source = || strait_kadoop_core::messages::Source {
@@ -569,7 +569,8 @@ fn a_copy_of_what_is_there_already_or_is_fenced_is_answered_at_once() {
     assert_eq!(broken.heartbeat(Space::default()).changes, [Change::Gone { chunk: CHUNK, stamp: STAMP }]);
 }
 
-/// Once, its files had the same names as the copy's, and were removed with them.
+/// In an earlier version, the chunk's own files had the same names as those of the copy. When the copy ended,
+/// the datanode removed both.
 #[test]
 fn what_became_of_a_chunk_while_it_was_copied_stays_when_the_copy_ends() {
     for sealed in [true, false] {

@@ -24,7 +24,8 @@ impl NamenodeNumbers {
         let mut gauge = |name, help, value| page.number(name, Kind::Gauge, help, &[], value);
         gauge(
             "strait_kadoop_safe_mode",
-            "1 while the namenode waits for datanodes to report.",
+            "1 in safe mode: the namenode waits for datanodes to report, or for an operator's decision about \
+             lost records.",
             u64::from(safe_mode),
         );
         gauge("strait_kadoop_files_and_directories", "Files and directories.", inodes);

@@ -23,14 +23,14 @@ const MAX_REFUSED: usize = 1_000;
 /// How long after its latest refusal a datanode is listed. A datanode that an operator can admit stays
 /// listed, since the namenode may wait for that decision.
 const LISTED_MS: Millis = 3_600_000;
-/// How long a change waits for the first datanode after a start. Datanodes without a namenode try to reach
-/// it several times a second.
+/// How long a change waits after a start for a datanode that had joined before. Datanodes without a
+/// namenode try to reach it several times a second.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
-/// Most changes that wait for the first datanode at a time. Each holds a worker.
+/// Most changes that wait for such a datanode at a time. Each holds a worker.
 const MAX_WAITING: usize = 64;
 
-/// The reason for refusing a change before any datanode has sent a heartbeat.
+/// The reason for refusing a change before a datanode that had joined earlier has sent a heartbeat.
 const UNHEARD: &str = "since its start, the namenode has received no heartbeat from a datanode that had \
                        joined before; such a datanode may know of log records that the namenode has lost; \
                        start one that `strait datanodes` lists or, if all are gone for good, decommission \

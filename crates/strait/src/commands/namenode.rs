@@ -28,10 +28,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Serves until a signal comes.
 pub async fn namenode(flags: Namenode) -> Result<(), Failure> {
     let signals = Signals::catch()?;
-    tokio::spawn(
-        Hangups::catch()?
-            .each(|| tracing::info!("SIGHUP has no effect: a namenode rereads changed files by itself")),
-    );
+    tokio::spawn(Hangups::catch()?.each(|| {
+        tracing::info!("SIGHUP has no effect: a namenode rereads passwords and certificates by itself");
+    }));
     let descriptors = raise_descriptor_limit();
     let key = keys::load_or_make(&flags.key)?;
     if let Some(file) = &flags.key_for_clients {

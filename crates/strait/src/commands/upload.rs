@@ -1,4 +1,5 @@
-//! `put` writes files under a temporary name and renames them when they are whole.
+//! `put` writes files under a temporary name and renames them when they are whole. In a bucket, files appear
+//! whole without that.
 
 use super::leftovers::{Leftover, Leftovers};
 use super::pump;
