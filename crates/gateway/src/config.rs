@@ -145,6 +145,11 @@ pub struct Limits {
     /// Bytes of one request on a connection that isn't attributed to a user. Before a login,
     /// clients need nothing larger.
     pub stranger_message_bytes: usize,
+    /// The time that the gateway allows for each request of clients of one origin that haven't logged in.
+    /// The default, 2,000 requests a second, is enough for hundreds of logins a second.
+    pub stranger_interval: Duration,
+    /// Requests of such clients that may come at once after a pause.
+    pub stranger_burst: u32,
     /// While a request waits for memory, the gateway ends connections that hold a part of
     /// [`Limits::buffered_bytes`] and move bytes more slowly than this. The default is 2 Mbit/s: slower
     /// links lose a connection only while memory is short.
@@ -217,6 +222,8 @@ impl Default for Limits {
             buffered_bytes: 96 << 20,
             reserved_bytes: 16 << 10,
             stranger_message_bytes: 64 << 10,
+            stranger_interval: Duration::from_micros(500),
+            stranger_burst: 1_000,
             min_rate_bytes_per_s: 256 << 10,
             rate_grace: Duration::from_secs(1),
             reads_in_flight: 8,

@@ -3,16 +3,12 @@
 //! Such a client needs a few requests to log in. Without a limit, the requests of one origin would
 //! keep the processors from serving users. Requests of an origin beyond the pace wait.
 
+use crate::config::Limits;
 use crate::fair::Key;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The pace: one request in this time, 2,000 a second from one origin. That is enough for hundreds of
-/// logins a second.
-const INTERVAL: Duration = Duration::from_micros(500);
-/// Requests that may come at once after a pause.
-const BURST: u32 = 1_000;
 /// The longest wait. Requests whose clients left while they waited would otherwise delay later ones
 /// without a limit.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -22,6 +18,10 @@ const FIRST_CLEANING: usize = 4_096;
 /// The times of the next requests, by origin: a virtual scheduler (GCRA; ITU-T I.371, annex A).
 #[derive(Debug)]
 pub struct Pace {
+    /// The time for each request.
+    interval: Duration,
+    /// The time for all requests that may come at once.
+    burst: Duration,
     state: Mutex<State>,
 }
 
@@ -34,8 +34,10 @@ struct State {
 
 impl Pace {
     /// Without requests so far.
-    pub fn new() -> Self {
-        Self { state: Mutex::new(State { done: HashMap::new(), clean_at: FIRST_CLEANING }) }
+    pub fn new(limits: &Limits) -> Self {
+        let interval = limits.stranger_interval;
+        let state = Mutex::new(State { done: HashMap::new(), clean_at: FIRST_CLEANING });
+        Self { interval, burst: limits.stranger_burst * interval, state }
     }
 
     /// Counts a request of the origin, and gives the time at which the caller has to execute it.
@@ -46,8 +48,8 @@ impl Pace {
             state.clean_at = (2 * state.done.len()).max(FIRST_CLEANING);
         }
         let done = state.done.entry(origin.clone()).or_insert(now);
-        *done = ((*done).max(now) + INTERVAL).min(now + BURST * INTERVAL + LONGEST_WAIT);
-        (*done - BURST * INTERVAL).max(now)
+        *done = ((*done).max(now) + self.interval).min(now + self.burst + LONGEST_WAIT);
+        (*done - self.burst).max(now)
     }
 }
 
@@ -58,13 +60,14 @@ mod tests {
 
     #[test]
     fn requests_beyond_the_burst_of_their_origin_wait() {
-        let (pace, now) = (Pace::new(), Instant::now());
+        let limits = Limits::default();
+        let (pace, now) = (Pace::new(&limits), Instant::now());
         let [here, there] = [1, 2].map(|user| Key::Origin(Origin::LocalUser(user)));
-        for _ in 0..BURST {
+        for _ in 0..limits.stranger_burst {
             assert_eq!(pace.next(&here, now), now);
         }
-        assert_eq!(pace.next(&here, now), now + INTERVAL);
-        assert_eq!(pace.next(&here, now), now + 2 * INTERVAL);
+        assert_eq!(pace.next(&here, now), now + limits.stranger_interval);
+        assert_eq!(pace.next(&here, now), now + 2 * limits.stranger_interval);
         assert_eq!(pace.next(&there, now), now);
         let later = now + Duration::from_secs(1);
         assert_eq!(pace.next(&here, later), later);

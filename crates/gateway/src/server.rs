@@ -94,7 +94,7 @@ impl Gateway {
         let operations: Vec<_> = Call::METHODS.iter().copied().chain(http::rest::operations()).collect();
         let shared = Shared {
             budget: Budget::new(&limits),
-            pace: Pace::new(),
+            pace: Pace::new(&limits),
             handshakes: processor::for_handshakes(processors()),
             ready: processor::for_requests(processors()),
             listings: Listings::new(&limits),

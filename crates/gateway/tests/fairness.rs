@@ -385,15 +385,41 @@ fn a_user_whose_changes_wait_at_a_slow_store_leaves_places_for_those_of_others()
     gate.open();
 }
 
+/// The number of whole answers that wait in a framed client's socket.
+fn arrived(client: &Client) -> usize {
+    let mut bytes = vec![0; 64 << 10];
+    client.stream.set_nonblocking(true).unwrap();
+    let count = client.stream.peek(&mut bytes).unwrap_or(0);
+    client.stream.set_nonblocking(false).unwrap();
+    let mut rest = &bytes[..count];
+    let answers = std::iter::from_fn(|| {
+        let (length, body) = rest.split_first_chunk()?;
+        rest = body.get(u32::from_be_bytes(*length) as usize..)?;
+        Some(())
+    });
+    answers.count()
+}
+
 #[test]
 fn requests_before_a_login_have_a_pace() {
-    let (_dir, served) = two_users();
-    let (mut stranger, began) = (served.client(), Instant::now());
-    for _ in 0..5_000 {
-        stranger.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
+    let (_dir, served) = two_users_with(|config| {
+        config.limits.stranger_burst = 20;
+        config.limits.stranger_interval = Duration::from_secs(10);
+    });
+    let (mut ada, mut stranger) = (logged_in(&served, "ada"), served.client());
+    for _ in 0..50 {
+        stranger.send::<methods::ServerInfo>(&ServerInfoRequest::default().into());
     }
-    // Without a pace they take a fifth of this.
-    assert!(began.elapsed() > Duration::from_millis(1_900), "{:?}", began.elapsed());
+    // Ada's login was the first request of the burst. Each request after the burst waits for a second, the
+    // longest wait.
+    eventually("the burst is answered", || arrived(&stranger) >= 19);
+    for _ in 0..100 {
+        ada.v2::<methods::ServerInfo>(ServerInfoRequest::default()).unwrap();
+    }
+    assert!(arrived(&stranger) < 50, "a user's 100 calls take no second each, so most of the 50 still wait");
+    for _ in 0..21 {
+        stranger.receive::<methods::ServerInfo>();
+    }
 }
 
 #[test]

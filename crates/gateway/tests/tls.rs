@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use strait_gateway::{Access, PasswordFile, Tls, TlsFiles};
-use strait_store::MemoryStore;
+use strait_store::{MemoryStore, Principal};
 use strait_testkit::sockets::is_all_read;
-use strait_testkit::wait::{eventually, obtained, pause, stays};
+use strait_testkit::wait::{eventually, obtained, stays};
 use strait_testkit::{Authority, Identity, Network};
 use strait_wire::*;
 use tempfile::TempDir;
@@ -201,11 +201,15 @@ fn files_that_hang_take_up_no_threads_and_keep_no_session() {
     let served = serve_with_threads(8, store, |config| {
         config.tls = load(&identity);
         let passwords = Some(PasswordFile::load(&users).unwrap());
-        config.access = Access { passwords, ..Access::default() };
+        config.access = Access { passwords, anonymous: Some(Principal::new("tester")), ..Access::default() };
         config.limits.session_linger = Duration::from_millis(50); // also the period of checks of the files
     });
     replace_by_pipe(&identity.certificate);
-    pause("time for more looks at the files than there are threads", Duration::from_secs(1));
+    // A session ends at a check, so there are more checks than threads.
+    for n in 0..10 {
+        create(&mut served.session(), &format!("/{n}"));
+        eventually("the session ends", || gate.writers() == 0);
+    }
     let mut client = served.client();
     let (user, password) = (Some("tester".into()), Some(Secret("secret".into())));
     let login = OpenSessionRequest { user, password, ..Default::default() };
