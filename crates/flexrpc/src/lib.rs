@@ -102,6 +102,7 @@ pub use client::onc::{RPCBIND_PORT, rpcbind_lookup, rpcbind_lookup_at};
 pub use client::{CallOptions, Client, ClientOptions, MulticastOptions, Turn};
 pub use net::origin::Origin;
 pub use net::owner::{local_user, overflow_user};
+pub use net::socket::unpace_within_a_host;
 pub use net::spin::SPIN;
 pub use proto::admission::AdmissionLimits;
 pub use proto::auth::{AuthSys, ClusterKey, Credentials, KeyTooShort};

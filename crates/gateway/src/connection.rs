@@ -22,7 +22,6 @@ use bytes::Buf;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
-use rustix::net::sockopt;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -31,6 +30,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use strait_flexrpc::unpace_within_a_host;
 use strait_telemetry::Seldom;
 use strait_wire::Sniff;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -52,10 +52,6 @@ const AT_ONCE_BYTES: usize = 16 << 10;
 /// Bytes of a refused client that the gateway reads and drops, so that the refusal reaches it
 /// before the reset that unread bytes would cause.
 const REFUSED_DRAIN_BYTES: u64 = 1 << 20;
-/// Congestion control of connections within a host, which have no network to congest. BBR, the default
-/// of many systems, still limits them to a rate that it measured once. Reno doesn't. It is in every
-/// kernel, and any user may select it.
-const CONGESTION_WITHIN_A_HOST: &str = "reno";
 
 /// Serves one connection until its client leaves, breaks the protocol or stalls, or until the
 /// gateway shuts down.
@@ -155,16 +151,6 @@ fn log_refused_certificate(peer: Peer, error: &io::Error) {
     if is_about_it && let Some(left_out) = REFUSED.may_write() {
         let why = error.to_string();
         tracing::warn!(peer = %peer.address, why, left_out, "a client's certificate was refused");
-    }
-}
-
-/// Disables pacing if both ends have the same address.
-fn unpace_within_a_host(stream: &TcpStream) {
-    let is_within =
-        matches!((stream.local_addr(), stream.peer_addr()), (Ok(own), Ok(peer)) if own.ip() == peer.ip());
-    if is_within {
-        // If this fails, the connection works, but more slowly.
-        let _ = sockopt::set_tcp_congestion(stream, CONGESTION_WITHIN_A_HOST);
     }
 }
 
@@ -587,6 +573,7 @@ mod tests {
     use super::*;
     use crate::config::Limits;
     use crate::memory::Budget;
+    use rustix::net::sockopt::tcp_congestion;
     use std::pin::Pin;
     use std::task::Context as Waking;
     use strait_wire::Encoded;
@@ -648,6 +635,6 @@ mod tests {
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         unpace_within_a_host(&accepted);
-        assert_eq!(sockopt::tcp_congestion(&accepted).unwrap(), CONGESTION_WITHIN_A_HOST);
+        assert_eq!(tcp_congestion(&accepted).unwrap(), "reno");
     }
 }

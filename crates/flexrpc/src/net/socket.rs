@@ -236,11 +236,17 @@ pub(crate) fn notice_silence(fd: impl AsFd, silence: Duration) -> io::Result<()>
 pub(crate) fn prepare_tcp(fd: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&fd, false)?;
     sockopt::set_tcp_nodelay(&fd, true)?;
+    unpace_within_a_host(fd);
+    Ok(())
+}
+
+/// Keeps the kernel from pacing a connection if both its ends are on this host, which has no network to
+/// congest. Leaves other connections as they are.
+pub fn unpace_within_a_host(fd: impl AsFd) {
     if is_within_a_host(&fd) {
         // On failure the connection is slower, but works.
         let _ = sockopt::set_tcp_congestion(&fd, CONGESTION_WITHIN_A_HOST);
     }
-    Ok(())
 }
 
 /// Whether both ends of a connection have the same address.
