@@ -395,7 +395,7 @@ export class Session {
 }
 
 /** Half of a pause is random, so that the clients of one gateway don't return at once. */
-function pauseAfter(attempt: number): number {
+export function pauseAfter(attempt: number): number {
   return FIRST_PAUSE_MS * 2 ** (attempt - 1) * (0.5 + Math.random() / 2);
 }
 

@@ -9,66 +9,14 @@ import { pipeline } from "node:stream/promises";
 import { after, before, describe, test } from "node:test";
 import { connect, StraitError } from "../src/index.js";
 import type { Client } from "../src/index.js";
+import { pauseAfter } from "../src/session.js";
 import { pattern } from "./cases.js";
 import { freePort, start } from "./gateways.js";
 import type { Gateway } from "./gateways.js";
+import { Proxy } from "./proxy.js";
+import { eventually } from "./waits.js";
 
 const of = (kind: string) => (error: unknown) => error instanceof StraitError && error.kind === kind;
-
-/** Between client and gateway: cuts each of its connections after so many bytes of replies. */
-class Proxy {
-  cutAfter = Infinity;
-  /** Cuts a connection in place of the next reply, once. */
-  cutNext = false;
-  stallAfter = Infinity;
-  cuts = 0;
-  connections = 0;
-  private readonly sockets = new Set<net.Socket>();
-  private constructor(private readonly server: net.Server) {}
-
-  static async to(port: number): Promise<Proxy> {
-    const server = net.createServer();
-    const proxy = new Proxy(server);
-    server.on("connection", (client) => {
-      const gateway = net.connect(port, "127.0.0.1");
-      let replied = 0;
-      proxy.connections++;
-      for (const socket of [client, gateway]) {
-        proxy.sockets.add(socket);
-        socket.on("error", () => {}).on("close", () => (client.destroy(), gateway.destroy()));
-      }
-      client.on("data", (data) => gateway.write(data));
-      gateway.on("data", (data) => {
-        const [cut, stall] = [proxy.cutNext ? 0 : proxy.cutAfter - replied, proxy.stallAfter - replied];
-        proxy.cutNext = false;
-        replied += data.length;
-        client.write(data.subarray(0, Math.max(0, Math.min(cut, stall))));
-        if (cut < data.length) {
-          proxy.cuts++;
-          client.end(() => client.destroy());
-        }
-      });
-    });
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    return proxy;
-  }
-
-  get address(): string {
-    return `127.0.0.1:${(this.server.address() as net.AddressInfo).port}`;
-  }
-
-  async cutNow(): Promise<void> {
-    const cut = [...this.sockets].filter((socket) => !socket.closed);
-    this.sockets.clear();
-    await Promise.all(cut.map((socket) => once(socket.destroy(), "close")));
-  }
-
-  close(): void {
-    this.server.close();
-    void this.cutNow();
-  }
-}
 
 describe("a gateway behind a faulty network", () => {
   let gateway: Gateway;
@@ -123,9 +71,44 @@ describe("a gateway behind a faulty network", () => {
     assert.equal(await client.exists("/twice"), false);
   });
 
+  test("a request is tried six times", async () => {
+    proxy.cuts = 0;
+    proxy.cutAfter = 0;
+    await assert.rejects(client.stat("/x"), of("Unavailable"));
+    proxy.cutAfter = Infinity;
+    assert.equal(proxy.cuts, 6);
+  });
+
+  test("sixteen requests of a file are in flight", async () => {
+    const data = pattern(2, 0, 40 << 20);
+    const full = async (work: Promise<unknown>): Promise<void> => {
+      await eventually("16 requests in flight", async () => {
+        assert.ok(proxy.inFlight <= 16, `${proxy.inFlight} requests in flight`);
+        return proxy.inFlight === 16;
+      });
+      // Replies were lost: only a new connection gets them.
+      proxy.fault = undefined;
+      await proxy.cutNow();
+      await work;
+    };
+    const writer = await client.create("/flight");
+    proxy.fault = "silent";
+    await full(writer.write(data).then(() => writer.close()));
+    const reader = await client.open("/flight");
+    const parts: Buffer[] = [];
+    for await (const part of reader) {
+      parts.push(part);
+      if (parts.length === 20) break; // each reply let another request ahead
+    }
+    proxy.fault = "silent";
+    await full(reader.readAll().then((rest) => parts.push(rest)));
+    assert.ok(Buffer.concat(parts).equals(data));
+    await reader.close();
+  });
+
   test("a silent gateway is reported within the deadline, with the path", async () => {
     const hasty = await connect(proxy.address, { timeoutMs: 400 });
-    proxy.stallAfter = 0;
+    proxy.fault = "silent";
     const began = Date.now();
     await assert.rejects(hasty.stat("/silent"), (error: unknown) => {
       assert.ok(of("TimedOut")(error), String(error));
@@ -137,7 +120,7 @@ describe("a gateway behind a faulty network", () => {
     });
     await assert.rejects(hasty.remove("/silent"), (error: unknown) => of("TimedOut")(error) && !(error as StraitError).retrySafe);
     assert.ok(Date.now() - began < 5_000);
-    proxy.stallAfter = Infinity;
+    proxy.fault = undefined;
     assert.equal(await hasty.exists("/silent"), false, "the next request begins anew");
     await hasty.close();
   });
@@ -163,7 +146,7 @@ describe("a gateway behind a faulty network", () => {
   test("an append without an answer is none to repeat, and ends its file", async () => {
     const hasty = await connect(proxy.address, { timeoutMs: 400 });
     const file = await hasty.create("/late");
-    proxy.stallAfter = 0;
+    proxy.fault = "silent";
     await file.write("x");
     const isFinal = (error: unknown): boolean => of("TimedOut")(error) && !(error as StraitError).retrySafe;
     await assert.rejects(file.flush(), isFinal);
@@ -171,7 +154,7 @@ describe("a gateway behind a faulty network", () => {
     await assert.rejects(file.close(), isFinal);
     assert.equal(file.closed, true);
     await file.close();
-    proxy.stallAfter = Infinity;
+    proxy.fault = undefined;
     await hasty.close();
   });
 
@@ -272,6 +255,14 @@ test("a client survives its gateway's restart", async () => {
   await client.close();
   await second.stop();
   await rm(directory, { recursive: true });
+});
+
+test("pauses double, and half of each is random", () => {
+  for (const [attempt, longest] of [100, 200, 400, 800, 1600].entries()) {
+    const pauses = Array.from({ length: 1_000 }, () => pauseAfter(attempt + 1));
+    const [least, most] = [Math.min(...pauses), Math.max(...pauses)];
+    assert.ok(least >= longest / 2 && most <= longest && most - least > longest / 4, `${least} to ${most} ms`);
+  }
 });
 
 test("nothing at the address is Unavailable at once", async () => {

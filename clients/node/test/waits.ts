@@ -17,3 +17,8 @@ export async function eventually(what: string, holds: () => Promise<boolean>): P
     await setTimeout(PAUSE_MS);
   }
 }
+
+/** A pause. The reason is for the reader: an event to wait for would be better. */
+export async function pause(_reason: string, ms: number): Promise<void> {
+  await setTimeout(ms);
+}
