@@ -366,6 +366,77 @@ func TestAnAppendWithoutAnAnswerIsNoneToRepeat(t *testing.T) {
 	}
 }
 
+func TestARequestIsTriedSixTimes(t *testing.T) {
+	proxy := newProxy(t, sharedGateway(t).address)
+	client := dialTest(t, proxy.address, nil)
+	proxy.strike(cutAll)
+	if _, err := client.Stat(context.Background(), "/"); !errors.Is(err, Unavailable) {
+		t.Error(err)
+	}
+	proxy.mu.Lock()
+	defer proxy.mu.Unlock()
+	if proxy.cuts != 6 {
+		t.Errorf("%d attempts", proxy.cuts)
+	}
+}
+
+func TestPausesDoubleAndHalfOfEachIsRandom(t *testing.T) {
+	for attempt := 1; attempt < attempts; attempt++ {
+		longest := 100 * time.Millisecond << (attempt - 1)
+		least, most := longest, time.Duration(0)
+		for range 1000 {
+			pause := pauseAfter(attempt)
+			least, most = min(least, pause), max(most, pause)
+		}
+		if least < longest/2 || most > longest || most-least < longest/4 {
+			t.Errorf("after attempt %d: from %v to %v", attempt, least, most)
+		}
+	}
+}
+
+func TestSixteenRequestsOfAFileAreInFlight(t *testing.T) {
+	proxy := newProxy(t, sharedGateway(t).address)
+	client := dialTest(t, proxy.address, nil)
+	ctx, directory, data := context.Background(), uniquePath(), pattern(2, 0, 40<<20)
+	defer func() { _ = client.RemoveAll(ctx, directory) }()
+	await := func(work func() error) {
+		t.Helper()
+		done := make(chan error, 1)
+		go func() { done <- work() }()
+		eventually(t, "16 requests in flight", func() bool {
+			count := proxy.inFlight.Load()
+			if count > 16 {
+				t.Fatalf("%d requests in flight", count)
+			}
+			return count == 16
+		})
+		// Replies were lost: only a new connection gets them.
+		proxy.strike(none)
+		proxy.inFlight.Store(0)
+		proxy.hangUp()
+		ok(t, <-done)
+	}
+
+	writer := must[*Writer](t)(client.Create(ctx, directory+"/file", nil))
+	proxy.strike(silent)
+	await(func() error {
+		_, err := writer.Write(data)
+		return errors.Join(err, writer.Close())
+	})
+	reader := must[*Reader](t)(client.Open(ctx, directory+"/file"))
+	defer reader.Close()
+	got := make([]byte, len(data))
+	must[int](t)(io.ReadFull(reader, got[:20<<20])) // each reply lets another request ahead
+	proxy.strike(silent)
+	await(func() error {
+		_, err := io.ReadFull(reader, got[20<<20:])
+		return err
+	})
+	if !bytes.Equal(got, data) {
+		t.Error("other bytes")
+	}
+}
+
 func TestAChangeWithALostAnswerIsExecutedOnce(t *testing.T) {
 	proxy := newProxy(t, sharedGateway(t).address)
 	client := dialTest(t, proxy.address, nil)

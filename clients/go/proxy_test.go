@@ -2,8 +2,10 @@ package strait
 
 import (
 	"context"
+	"encoding/binary"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ const (
 	stutter       // sends them byte by byte
 	gone          // resets all connections, and accepts no others
 	cut           // resets a connection in place of the next reply, once
+	cutAll        // resets each connection in place of its next reply
 )
 
 const (
@@ -33,9 +36,11 @@ type proxy struct {
 	address  string
 	target   string
 	listener net.Listener
+	inFlight atomic.Int64 // requests whose replies it hasn't passed on
 
 	mu          sync.Mutex
 	fault       fault
+	cuts        int
 	onHeld      func() // called once a reply is held back
 	closed      bool
 	connections []*net.TCPConn
@@ -68,6 +73,8 @@ func (p *proxy) struck() fault {
 	switch {
 	case fault == cut:
 		p.fault = none
+	case fault == cutAll:
+		p.cuts++
 	case fault == silent && p.onHeld != nil:
 		p.onHeld()
 		p.onHeld = nil
@@ -145,6 +152,7 @@ func (p *proxy) forward(from, to *net.TCPConn, isReply bool) {
 	defer reset(from)
 	defer reset(to)
 	buffer := make([]byte, 64<<10)
+	var passed frames
 	for {
 		count, err := from.Read(buffer)
 		if err != nil {
@@ -156,6 +164,11 @@ func (p *proxy) forward(from, to *net.TCPConn, isReply bool) {
 		}
 		switch fault {
 		case none:
+			ended := passed.endsIn(buffer[:count])
+			if isReply {
+				ended = -ended
+			}
+			p.inFlight.Add(ended)
 			_, err = to.Write(buffer[:count])
 		case silent:
 			p.hold(from)
@@ -166,13 +179,40 @@ func (p *proxy) forward(from, to *net.TCPConn, isReply bool) {
 			return
 		case stutter:
 			err = p.stutter(buffer[:count], to)
-		case gone, cut:
+		case gone, cut, cutAll:
 			return
 		}
 		if err != nil {
 			return
 		}
 	}
+}
+
+// frames finds the ends of frames in a stream of bytes.
+type frames struct {
+	header []byte
+	left   int
+}
+
+func (f *frames) endsIn(data []byte) (ended int64) {
+	for len(data) > 0 {
+		if f.left == 0 {
+			f.header = append(f.header, data[0])
+			data = data[1:]
+			if len(f.header) == 4 {
+				f.left = int(binary.BigEndian.Uint32(f.header))
+				f.header = nil
+			}
+			continue
+		}
+		count := min(f.left, len(data))
+		f.left -= count
+		data = data[count:]
+		if f.left == 0 {
+			ended++
+		}
+	}
+	return ended
 }
 
 // hold drops all that comes, until the end.

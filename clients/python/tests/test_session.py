@@ -3,6 +3,8 @@
 import os
 import socket
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 from fake_gateway import failure
@@ -10,6 +12,8 @@ from fake_gateway import failure
 import strait
 from strait import _session
 from strait._gen.ttypes import ErrorCode, GetStoreStatusReply
+
+FIRST_PAUSE_S = _session.FIRST_PAUSE_S
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +84,22 @@ def test_a_gateway_that_went_away_is_unavailable(fake, client):
     with pytest.raises(strait.Unavailable) as caught:
         client.stat("/x")
     assert caught.value.retry_safe
+
+
+def test_a_request_is_tried_six_times_after_growing_pauses(fake, client, monkeypatch):
+    pauses = []
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=pauses.append)
+    monkeypatch.setattr(_session, "time", clock)
+    monkeypatch.setattr(_session, "FIRST_PAUSE_S", FIRST_PAUSE_S)
+    fake.cut_before += ["getFileInfo"] * 100
+    with pytest.raises(strait.Unavailable):
+        client.stat("/x")
+    assert fake.calls["getFileInfo"] == 6
+    # Half of each is random.
+    longest_s = [0.1, 0.2, 0.4, 0.8, 1.6]
+    shares = [pause / longest for pause, longest in zip(pauses, longest_s, strict=True)]
+    assert all(0.5 <= share <= 1 for share in shares), pauses
+    assert len(set(shares)) == 5
 
 
 def test_no_gateway_is_said_at_once_with_its_address():
