@@ -2,8 +2,8 @@
 # scripts/test-languages.sh: programs in languages without a library of ours, by Thrift's generators
 # and runtimes, codecs of their own or REST; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
 # It prints a row for each. STRAIT_BIN names the command; else it is built.
-# scripts/test-languages.sh [LANGUAGE...]: without names, all. Then it also compares the table of docs/languages.md
-# with the results; UPDATE=1 rewrites it.
+# scripts/test-languages.sh [LANGUAGE...]: without names, all. Then it also compares the tables of docs/languages.md and
+# README.md with the results; UPDATE=1 rewrites the first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/waits.sh
@@ -182,12 +182,6 @@ python_package() {
     .venv/bin/python -c 'import site; print(site.getsitepackages()[0])' >"$site/zz-libraries.pth"
 }
 
-# On Kadoop, too: the shared cases in Python, and fsspec's suite.
-python_on_kadoop() {
-    STRAIT_BIN=$STRAIT_BIN STRAIT_TEST_GATEWAY=127.0.0.1:${ports[kadoop]} .venv/bin/python -m pytest -q \
-        clients/python/tests/test_conformance.py clients/python/tests/test_fsspec.py
-}
-
 thrift --gen json -out "$work" idl/dfs.thrift
 declare -A ports=([file]=$(free_port) [kadoop]=$(free_port) [pages]=$(free_port))
 # shellcheck source=scripts/languages.sh
@@ -207,9 +201,9 @@ built Haskell "framed binary" "$calls"
 built Objective-C "framed binary" "$calls"
 built OCaml "framed binary" "$calls"
 story Smalltalk REST "a file, typed errors" smalltalk_story
-client Kotlin "framed binary" kotlin --no-requests
+client Kotlin "framed binary" kotlin --no-requests --cancels
 client "C#" "framed binary" csharp
-client "JavaScript in Chromium" "binary over HTTP" browser
+client "JavaScript in Chromium" "binary over HTTP" browser --repeats
 if wanted fsspec; then
     python_package
     story fsspec "framed binary" - frames
@@ -218,11 +212,10 @@ if wanted spark; then
     java_packages
     story Spark "framed binary" - spark_job
 fi
-if wanted python; then
-    row Python "framed binary" kadoop - python_on_kadoop
-fi
 if ((!${#only[@]})); then
-    row table - - - .venv/bin/python scripts/languages_table.py "$work/results.tsv" docs/languages.md ${UPDATE:+--update}
+    table=(.venv/bin/python scripts/languages_table.py)
+    row "table of the page" - - - "${table[@]}" results "$work/results.tsv" docs/languages.md ${UPDATE:+--update}
+    row "README's table" - - - "${table[@]}" stores "$work/results.tsv" README.md
 fi
 printf '%d passed, %d failed\n' "$passed" "$failed"
 ((!failed))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/test.sh [CRATE]: the Rust tests of one room, or every test: Rust with a real HDFS
-# beside it, the clients of every language, the 2009 programs (they run under cargo test),
-# the README's tour, a short fuzz run.
+# beside it, the clients in Python, Java, C++, Node and Go, the 2009 programs (they run under
+# cargo test), the README's tour, a short fuzz run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -188,5 +188,6 @@ fi
 # Before HDFS runs, whose processes would slow it down.
 step "Rust: build" cargo test --workspace --locked --no-run
 step "with a real HDFS" with_hdfs "$0" inside every_step
+step "README's table of languages" python3 scripts/languages_table.py stores "$log" README.md
 step "the tour" .venv/bin/python scripts/tour.py
 FUZZ_SEED=1 step fuzzing scripts/fuzz.sh "$FUZZ_SECONDS"

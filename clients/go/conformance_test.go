@@ -131,7 +131,7 @@ func runCases(t *testing.T, store string, gateway *gateway) {
 	if err := client.RemoveAll(context.Background(), root); err != nil && !errors.Is(err, NotFound) {
 		t.Error(err)
 	}
-	summary := fmt.Sprintf("conformance %s: %d run", store, passed.Load())
+	summary := fmt.Sprintf("conformance Go %s: %d run", store, passed.Load())
 	for _, need := range slices.Sorted(maps.Keys(lacking)) {
 		summary += fmt.Sprintf(", %d skipped for lack of %s", lacking[need], need)
 	}

@@ -1,4 +1,4 @@
-/// The cases of all client languages, over every wire, on every available store.
+/// The cases of all client languages, over each wire of this client, on every available store.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -67,8 +67,7 @@ void run_case(const Json& one, const std::string& address, const std::string& wi
 }
 
 /// Whether all cases passed on this store.
-bool run_store(const char* name, const std::string& uri) {
-    const testing::Gateway gateway(uri);
+bool run_store(const char* name, const testing::Gateway& gateway) {
     // A unique name: the store may keep the remains of other runs.
     std::string root = "/strait-cpp-";
     for (const char byte : strait::detail::Session::new_request_id().substr(0, 6)) {
@@ -92,7 +91,7 @@ bool run_store(const char* name, const std::string& uri) {
         counts += wire.get();
     }
     strait::Client(gateway.address()).remove(root, true);
-    std::printf("conformance %s: %d passed, %d failed, %d skipped", name, counts.passed,
+    std::printf("conformance C++ %s: %d passed, %d failed, %d skipped", name, counts.passed,
                 counts.failed, counts.skipped);
     for (const auto& [capability, count] : counts.lacking) {
         std::printf(", %d for lack of %s", count, capability.c_str());
@@ -104,10 +103,11 @@ bool run_store(const char* name, const std::string& uri) {
 } // namespace
 
 int main() try {
-    const testing::Scratch scratch;
-    bool good = run_store("file", "file://" + scratch.path());
+    const testing::Scratch directory, cluster;
+    bool good = run_store("file", testing::Gateway("file://" + directory.path()));
+    good = run_store("kadoop", testing::Kadoop(cluster)) && good;
     if (const char* hdfs = std::getenv("STRAIT_TEST_HDFS")) {
-        good = run_store("hdfs", hdfs) && good;
+        good = run_store("hdfs", testing::Gateway(hdfs)) && good;
     }
     return good ? 0 : 1;
 } catch (const std::exception& error) {

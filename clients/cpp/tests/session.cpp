@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <ostream>
 #include <thread>
@@ -16,6 +18,7 @@
 
 #include "support/answering.hpp"
 #include "support/fake_gateway.hpp"
+#include "support/faulty_proxy.hpp"
 #include "support/gateway.hpp"
 #include "support/proxy.hpp"
 #include "support/skip.hpp"
@@ -164,6 +167,31 @@ TEST_CASE("a connection that was interrupted is used no more") {
     CHECK(connection->is_clean());
     connection->interrupt();
     CHECK(!connection->is_clean());
+}
+
+TEST_CASE("a request is tried six times") {
+    FaultyProxy proxy(shared_gateway());
+    strait::Client client(proxy.address());
+    proxy.strike(Fault::cut);
+    CHECK_THROWS_AS(client.stat("/"), strait::Unavailable);
+    CHECK(proxy.cuts() == 6);
+    proxy.strike(Fault::none);
+}
+
+TEST_CASE("pauses double, and half of each is random") {
+    for (int attempt = 1; attempt != detail::attempts; ++attempt) {
+        const double longest = 0.1 * (1 << (attempt - 1));
+        double least = longest, most = 0;
+        for (int draw = 0; draw != 1000; ++draw) {
+            const std::chrono::duration<double> pause = detail::pause_after(attempt);
+            least = std::min(least, pause.count());
+            most = std::max(most, pause.count());
+        }
+        CAPTURE(attempt);
+        CHECK(least >= longest / 2.001); // it is rounded
+        CHECK(most <= longest);
+        CHECK(most - least > longest / 4);
+    }
 }
 
 TEST_CASE("a moved client goes on, a closed one refuses") {

@@ -1,4 +1,4 @@
-// The cases of every client language, over every wire, on every store at hand.
+// The cases of every client language, over each wire of this client, on every store at hand.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { decode } from "../src/codec.js";
@@ -21,7 +21,7 @@ for (const [name, store] of Object.entries(stores())) {
     });
     after(async () => {
       const reasons = [...skipped].map(([what, count]) => `, ${count} skipped for lack of ${what}`);
-      console.log(`conformance ${name}: ${ran} run${reasons.join("")}`);
+      console.log(`conformance Node ${name}: ${ran} run${reasons.join("")}`);
       await gateway.stop();
     });
     for (const wire of WIRES) {

@@ -49,8 +49,9 @@ def binary() -> Path | None:
 
 
 def stores() -> list[str]:
-    """The stores to test against: `file` always, and `hdfs` if one runs."""
-    return ["file", "hdfs"] if os.environ.get("STRAIT_TEST_HDFS") else ["file"]
+    """The stores to test against: `hdfs` only if one runs."""
+    named = ["file"] if os.environ.get("STRAIT_TEST_GATEWAY") else ["file", "kadoop"]
+    return [*named, "hdfs"] if os.environ.get("STRAIT_TEST_HDFS") else named
 
 
 def lacks(what: str) -> NoReturn:
@@ -84,6 +85,9 @@ def gateway(store: str) -> Iterator[Gateway]:
         elif store == "file":
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="strait-python-"))
             address = stack.enter_context(started(Path(scratch).as_uri()))
+        elif store == "kadoop":
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="strait-python-"))
+            address = stack.enter_context(kadoop(Path(scratch)))
         else:
             address = stack.enter_context(started(os.environ["STRAIT_TEST_HDFS"]))
         yield Gateway(address, root)
@@ -110,6 +114,15 @@ class SmallDisk:
 
     def relieve(self) -> None:
         self._ballast.unlink()
+
+
+@contextlib.contextmanager
+def kadoop(data: Path) -> Iterator[str]:
+    """`strait up`, which keeps its files in that directory; its address."""
+    command, address = binary(), f"127.0.0.1:{free_port()}"
+    assert command is not None, "callers look first"
+    with running([command, "up", "--data", data, "--listen", address], address):
+        yield address
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The cases of every client language, over every wire, on every store at hand."""
+"""The cases of every client language, over each wire of this client, on every store at hand."""
 
 import secrets
 from collections import Counter
@@ -66,7 +66,7 @@ def summary(reports) -> list[str]:
                 skipped.setdefault(store, Counter()).update(lacking[:1])
                 ran[store] += not lacking
     return [
-        f"conformance {store}: {ran[store]} run, {sum(reasons.values())} skipped"
+        f"conformance Python {store}: {ran[store]} run, {sum(reasons.values())} skipped"
         + "".join(f", {count} for lack of {name}" for name, count in sorted(reasons.items()))
         for store, reasons in skipped.items()
     ]

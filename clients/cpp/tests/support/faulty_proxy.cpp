@@ -125,6 +125,9 @@ void FaultyProxy::forward(int from, int to, bool is_reply) {
         } else if (fault == Fault::half && !holding) {
             send_all(to, data.data(), std::min(size, half_bytes));
             holding = true;
+        } else if (fault == Fault::cut) {
+            ++cuts_;
+            break;
         }
     }
     ::shutdown(to, SHUT_RDWR);

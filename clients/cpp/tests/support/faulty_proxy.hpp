@@ -10,7 +10,8 @@
 
 namespace testing {
 
-enum class Fault { none, silent, half, stutter, gone };
+/// `cut` ends each connection in place of its next reply.
+enum class Fault { none, silent, half, stutter, gone, cut };
 
 class FaultyProxy {
 public:
@@ -22,6 +23,8 @@ public:
     std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
     /// From now on the gateway's answers suffer from this fault.
     void strike(Fault fault);
+    /// Number of replies in whose place it ended the connection.
+    int cuts() const { return cuts_; }
 
 private:
     void accept_all();
@@ -31,6 +34,7 @@ private:
     int port_ = 0, listener_, target_port_; // in the order in which they are found
     std::atomic<Fault> fault_{Fault::none};
     std::atomic<bool> closed_{false};
+    std::atomic<int> cuts_{0};
     std::mutex mutex_;
     std::vector<int> sockets_;
     std::list<std::thread> threads_;

@@ -164,6 +164,9 @@ std::vector<std::string> up_on_a_small_disk(const Scratch& scratch) {
 
 } // namespace
 
+Kadoop::Kadoop(const Scratch& scratch)
+    : Gateway(std::vector<std::string>{command(), "up", "--data", scratch / "data"}) {}
+
 KadoopOnASmallDisk::KadoopOnASmallDisk(const Scratch& scratch)
     : Gateway(up_on_a_small_disk(scratch)),
       ballast_("/proc/" + std::to_string(process()) + "/root" + (scratch / "disk/ballast")) {}

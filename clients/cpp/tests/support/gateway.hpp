@@ -47,6 +47,12 @@ private:
     pid_t process_ = -1;
 };
 
+/// `strait up`, which keeps its files in a directory of the scratch.
+class Kadoop : public Gateway {
+public:
+    explicit Kadoop(const Scratch& scratch);
+};
+
 /// `strait up`, whose datanodes have one small disk. It needs root.
 class KadoopOnASmallDisk : public Gateway {
 public:

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-/** The cases of all client languages, over every wire, on every available store. */
+/** The cases of all client languages, over each wire of this client, on every available store. */
 class ConformanceTest {
     private static final Path CASES =
             Gateways.REPOSITORY.resolve("clients/conformance/cases.json");
@@ -49,7 +49,7 @@ class ConformanceTest {
         for (String store : GATEWAYS.keySet()) {
             Map<String, Integer> reasons = SKIPPED.getOrDefault(store, Map.of());
             int skipped = reasons.values().stream().mapToInt(Integer::intValue).sum();
-            StringBuilder line = new StringBuilder("conformance %s: %d run, %d skipped"
+            StringBuilder line = new StringBuilder("conformance Java %s: %d run, %d skipped"
                     .formatted(store, RAN.getOrDefault(store, 0), skipped));
             reasons.forEach(
                     (name, count) -> line.append(", %d for lack of %s".formatted(count, name)));

@@ -58,11 +58,11 @@ final class Gateways {
         }
     }
 
-    /** The stores to test: `file` always, `hdfs` if there is one. */
+    /** The stores to test: `hdfs` only if there is one. */
     static List<String> stores() {
         return System.getenv("STRAIT_TEST_HDFS") == null
-                ? List.of("file")
-                : List.of("file", "hdfs");
+                ? List.of("file", "kadoop")
+                : List.of("file", "kadoop", "hdfs");
     }
 
     /** A gateway over the store of that kind. */
@@ -70,6 +70,12 @@ final class Gateways {
         if (store.equals("hdfs")) {
             String uri = System.getenv("STRAIT_TEST_HDFS");
             return start(uri, null, ConnectOptions.defaults(), List.of());
+        }
+        if (store.equals("kadoop")) {
+            Path scratch = Files.createTempDirectory("strait-java-");
+            String data = scratch.resolve("data").toString();
+            List<String> up = List.of(command().toString(), "up", "--data", data);
+            return start(new ArrayList<>(up), scratch, ConnectOptions.defaults());
         }
         return start(ConnectOptions.defaults(), List.of());
     }

@@ -21,7 +21,9 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.LongSummaryStatistics;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.LongStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -175,6 +177,23 @@ class SessionTest {
         StraitException error = assertThrows(StraitException.class, () -> client.stat("/x"));
         assertEquals(ErrorKind.UNAVAILABLE, error.kind());
         assertTrue(error.retrySafe());
+        assertEquals(6, gateway.calls("getFileInfo"), "attempts");
+    }
+
+    @Test
+    void pausesDoubleAndHalfOfEachIsRandom() {
+        assertEquals(0, Session.pauseMsBefore(0));
+        for (int attempt = 1; attempt < Session.ATTEMPTS; attempt++) {
+            int number = attempt;
+            long longest = 100 << (attempt - 1);
+            LongSummaryStatistics pauses =
+                    LongStream.generate(() -> Session.pauseMsBefore(number))
+                            .limit(1_000)
+                            .summaryStatistics();
+            assertTrue(pauses.getMin() >= longest / 2, pauses::toString);
+            assertTrue(pauses.getMax() <= longest, pauses::toString);
+            assertTrue(pauses.getMax() - pauses.getMin() > longest / 4, pauses::toString);
+        }
     }
 
     @Test
