@@ -213,7 +213,7 @@ fn part_of_a_suite(arguments: &[&str]) -> Option<Result<()>> {
         [programs::LADDER_BARE, address, request_bytes, answer_bytes] => {
             Some(suites::ladder::serve_bare(address, request_bytes, answer_bytes))
         }
-        [library::LIBRARY_GET, file, uri, path] => Some(library::get(file, uri, path)),
+        [programs::LIBRARY_GET, file, uri, path] => Some(library::get(file, uri, path)),
         [plugin::HELPER] => Some(strait_store_any::serve_parent().map_err(Into::into)),
         [plugin::ANSWERER] => Some(plugin::answer_pings()),
         _ => None,

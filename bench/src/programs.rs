@@ -2,7 +2,6 @@
 
 use crate::Result;
 use crate::host::seconds;
-use crate::suites::stores::library::LIBRARY_GET;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use strait_testkit::MiniHdfs;
@@ -138,6 +137,9 @@ pub fn hdfs_orders(hdfs: &MiniHdfs, properties: &[(&str, &str)]) -> Result<Comma
 
 /// Argument that makes this program a client that takes orders.
 pub const ADAPTER_ORDERS: &str = "adapter-orders";
+
+/// Argument that makes this program read a file with a library: `library-get LIBRARY URI PATH`.
+pub const LIBRARY_GET: &str = "library-get";
 
 /// Argument that makes this program the ladder's load generator.
 pub const LADDER_CALLER: &str = "ladder-caller";

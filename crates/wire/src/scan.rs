@@ -1,10 +1,10 @@
 //! Finds the end of a message as its bytes arrive, before anything is decoded. Its memory doesn't grow with
 //! the message.
 
-use crate::decode::{DecodeError, varint_at};
+use crate::decode::varint_at;
 use crate::json::{self, Brackets};
 use crate::sniff::{BINARY_FIRST, COMPACT_FIRST};
-use crate::{MAX_DEPTH, Protocol, TType, Wire};
+use crate::{DecodeError, MAX_DEPTH, Protocol, TType, Wire};
 
 /// Result of scanning the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -59,9 +59,6 @@ fn transfer(mut command: Command) -> Result<f64> {
     Ok(took)
 }
 
-/// Argument that makes this program read a file with a library: `library-get LIBRARY URI PATH`.
-pub const LIBRARY_GET: &str = "library-get";
-
 /// Waits for a line on standard input, and then reads the file as the gateway does.
 pub fn get(library: &str, uri: &str, path: &str) -> Result<()> {
     let store = ForeignStore::new(Arc::new(HdfsLibrary::open(library.as_ref(), uri, &[])?));
