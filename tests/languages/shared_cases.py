@@ -1,16 +1,20 @@
 """The shared cases, the URIs and faults, through a client in any language (driver.py).
 
-shared_cases.py [--no-requests] HOST:PORT STORE IDL.json COMMAND...
+shared_cases.py [--no-requests] [--cancels] [--repeats] HOST:PORT STORE IDL.json COMMAND...
 
 IDL.json is what `thrift --gen json` writes. The last line of the output counts cases that ran, and those
 that were skipped for a missing capability. `--no-requests` skips cases with requests below the client, for
-a client over a library that runs them by itself.
+a client over a library that runs them by itself. `--cancels`: the driver can cancel a call that waits.
+`--repeats`: what is below the client may repeat a request once, as browsers do on a used connection.
 """
 
 import contextlib
+import itertools
 import json
+import re
 import secrets
 import socket
+import struct
 import sys
 import tempfile
 import threading
@@ -230,6 +234,71 @@ def check_gone(call: driver.Driver, port: int) -> None:
         driver.Client(call, "nobody", address)
 
 
+def check_attempts(call: driver.Driver, port: int, repeats: bool) -> None:
+    proxy = faults.FaultyProxy(port)
+    address = f"127.0.0.1:{proxy.port}"
+    client = driver.Client(call, "attempts", address)
+    proxy.strike("cut")
+    with fails({"Unavailable"}, GONE_LIMIT_S, address):
+        client.stat("/missing")
+    assert proxy.cuts in ({6, 7} if repeats else {6}), f"{proxy.cuts} attempts"
+    proxy.strike("none")
+    client.close()
+    proxy.close()
+
+
+class Recorder(faults.FaultyProxy):
+    """Keeps the requests' bytes."""
+
+    def __init__(self, port: int) -> None:
+        self.requests = bytearray()
+        super().__init__(port)
+
+    def _pass_on(
+        self, source: socket.socket, target: socket.socket, is_reply: bool
+    ) -> None:
+        while data := source.recv(1 << 16):
+            if not is_reply:
+                self.requests += data
+            target.sendall(data)
+
+
+def check_deadlines(call: driver.Driver, port: int) -> None:
+    """Each request says how long its client waits."""
+    proxy = Recorder(port)
+    client = driver.Client(call, "deadlines", f"127.0.0.1:{proxy.port}", 50_000)
+    client.exists("/missing")
+    client.close()
+    proxy.close()
+    _, *requests = re.split(
+        b"(?=openSession|getFileInfo|closeSession)", bytes(proxy.requests)
+    )
+    assert len(requests) >= 3, requests
+    for request in requests:
+        # An i32 with the number 15.
+        _, field, value = request.partition(b"\x08\x00\x0f")
+        assert field, f"no deadline: {request!r}"
+        (ms,) = struct.unpack_from(">i", value)
+        assert 0 < ms <= 50_000, f"{ms} ms: {request!r}"
+
+
+def check_cancellation(call: driver.Driver, port: int) -> None:
+    """A cancelled call ends, long before the client's deadline."""
+    proxy = faults.FaultyProxy(port)
+    client = driver.Client(call, "cancelled", f"127.0.0.1:{proxy.port}")
+    proxy.strike("silent")
+    call("begin_stat", "/missing")
+    assert proxy.held.wait(SILENCE_LIMIT_S), "no request"
+    began = time.monotonic()
+    assert call("cancel") == [b"cancelled"]
+    took = time.monotonic() - began
+    assert took < SILENCE_LIMIT_S, f"{took:.1f} s"
+    proxy.strike("none")
+    assert not client.exists("/missing"), "the client stays usable"
+    client.close()
+    proxy.close()
+
+
 def check_errors(call: driver.Driver, address: str) -> None:
     """An exception of the language's own names the path."""
     client = driver.Client(call, "errors", address)
@@ -246,8 +315,9 @@ def check_errors(call: driver.Driver, address: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    requests = arguments[0] != "--no-requests"
-    address, store, idl, *command = arguments if requests else arguments[1:]
+    options = set(itertools.takewhile(lambda one: one.startswith("--"), arguments))
+    address, store, idl, *command = arguments[len(options) :]
+    requests = "--no-requests" not in options
     port, schema = int(address.rpartition(":")[2]), Schema(Path(idl))
     skipped: Counter[str] = Counter()
     ran = failed = 0
@@ -279,6 +349,10 @@ def main(arguments: list[str]) -> int:
             for fault in ("silent", "half", "stutter"):
                 check_silence(call, port, fault)
             check_gone(call, port)
+            check_attempts(call, port, "--repeats" in options)
+            check_deadlines(call, port)
+            if "--cancels" in options:
+                check_cancellation(call, port)
         except BaseException:
             log.seek(0)
             sys.stderr.write(log.read()[-4000:].decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""A proxy before a gateway that takes faults: it falls silent, stutters, or is gone."""
+"""A proxy before a gateway that takes faults: it falls silent, stutters, cuts, or is gone."""
 
 import contextlib
 import socket
@@ -8,7 +8,8 @@ from typing import Literal
 
 import waits
 
-Fault = Literal["none", "silent", "half", "stutter", "gone"]
+# `cut` ends each connection in place of its next reply.
+Fault = Literal["none", "silent", "half", "stutter", "cut", "gone"]
 
 # Pause of a stutter: short enough to renew any limit of a single wait.
 STUTTER_S = 0.1
@@ -21,6 +22,10 @@ class FaultyProxy:
 
     def __init__(self, target_port: int) -> None:
         self.fault: Fault = "none"
+        #: Number of replies in whose place it cut the connection.
+        self.cuts = 0
+        #: Set once it has held back a reply.
+        self.held = threading.Event()
         self._target_port = target_port
         self._closed = False
         self._sockets: list[socket.socket] = []
@@ -73,6 +78,9 @@ class FaultyProxy:
             fault = self.fault if is_reply else "none"
             if fault == "gone":
                 return
+            if fault == "cut":
+                self.cuts += 1
+                return
             if fault == "none":
                 target.sendall(data)
             elif fault == "half":
@@ -84,6 +92,7 @@ class FaultyProxy:
                 self._stutter(data, target)
 
     def _hold(self, source: socket.socket) -> None:
+        self.held.set()
         while source.recv(1 << 16):
             pass
 

@@ -11,6 +11,11 @@ import java.io.IOException
 import java.nio.file.Path
 import java.time.Duration
 import java.time.Instant
+import kotlinx.coroutines.CoroutineScope
+import kotlinx.coroutines.Deferred
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.async
+import kotlinx.coroutines.cancelAndJoin
 import kotlinx.coroutines.flow.map
 import kotlinx.coroutines.flow.toList
 import kotlinx.coroutines.runBlocking
@@ -19,6 +24,7 @@ private val clients = mutableMapOf<String, Strait>()
 private lateinit var client: Strait
 private val readers = mutableMapOf<String, StraitReader>()
 private val writers = mutableMapOf<String, StraitWriter>()
+private lateinit var waiting: Deferred<*>
 
 /** The requests of tests/languages/driver.py. */
 fun main(): Unit = runBlocking {
@@ -84,6 +90,14 @@ private suspend fun answer(operation: String, given: Arguments): List<Any> {
                 if (info.isDirectory) "directory" else "file", info.length, info.permission, info.replication,
                 info.modified.toEpochMilli(), info.accessed.toEpochMilli(),
             )
+        }
+        "begin_stat" -> {
+            val (patient, path) = client to given.text(0)
+            waiting = CoroutineScope(Dispatchers.Default).async { patient.stat(path) }
+        }
+        "cancel" -> {
+            waiting.cancelAndJoin()
+            return listOf(if (waiting.isCancelled) "cancelled" else "completed")
         }
         "exists" -> return listOf(if (client.exists(given.text(0))) 1 else 0)
         "list" -> return client.list(given.text(0), given.int(1) ?: 0).map { it.name() }.toList()
