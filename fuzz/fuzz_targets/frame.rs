@@ -25,7 +25,7 @@ fn head(fields: &[u8]) {
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4] = VERSION;
     bytes[8..14].fill(0);
-    let crc = strait_flexrpc::proto::checksum::crc32c(&bytes);
+    let crc = crc32c::crc32c(&bytes);
     bytes[8..12].copy_from_slice(&crc.to_be_bytes());
     if let Ok(head) = Head::decode(&bytes) {
         let head = head.expect("all of its bytes are there");

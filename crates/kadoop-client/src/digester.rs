@@ -8,10 +8,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use strait_crc::{crc32c_append, crc32c_combine};
 use strait_kadoop_core::{
     Config, Millis, NodeId,
     client::{Checked, Unbounded},
-    crc32c::{crc32c_append, crc32c_combine},
     error::Result as Judged,
     messages::{Caller, Digest, Digested, Read},
 };

@@ -2,12 +2,12 @@
 
 use crate::{
     Config,
-    crc32c::{crc32c, crc32c_append},
     error::{Error, Result},
     faults::Fault,
     messages::{Digest, Digested, Piece, Read},
 };
 use bytes::Bytes;
+use strait_crc::{crc32c, crc32c_append};
 
 /// CRC-32C of each unit; the last unit may be partial.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -21,7 +21,6 @@
 mod check;
 pub mod client;
 pub mod config;
-pub mod crc32c;
 pub mod datanode;
 pub mod disk;
 pub mod error;

@@ -18,6 +18,7 @@
 //! ```
 
 use crate::pattern::{Change, MAX_LENGTH, Pattern};
+use strait_crc::crc32c;
 
 /// Most bytes of a block's payload.
 pub const MAX_PAYLOAD: usize = 1 << 20;
@@ -138,7 +139,7 @@ impl Block {
         }
         let length = (out.len() - payload) as u32;
         out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
-        let crc = crc32c::crc32c(&out[begin..payload - CRC_BYTES]);
+        let crc = crc32c(&out[begin..payload - CRC_BYTES]);
         out[payload - CRC_BYTES..payload].copy_from_slice(&crc.to_le_bytes());
         seal(out, payload);
     }
@@ -146,7 +147,7 @@ impl Block {
 
 /// Appends the checksum of the bytes in `out` from `begin` on.
 pub(crate) fn seal(out: &mut Vec<u8>, begin: usize) {
-    let crc = crc32c::crc32c(&out[begin..]);
+    let crc = crc32c(&out[begin..]);
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
@@ -352,7 +353,7 @@ fn block(rest: &[u8], damaged: Damage) -> Result<Option<(Block, usize)>, Damage>
 pub fn reseal(log: &mut [u8]) {
     let seal = |part: &mut [u8]| {
         let at = part.len() - CRC_BYTES;
-        let crc = crc32c::crc32c(&part[..at]);
+        let crc = crc32c(&part[..at]);
         part[at..].copy_from_slice(&crc.to_le_bytes());
     };
     let Some(head) = log.get_mut(..HEAD_BYTES) else { return };
@@ -375,7 +376,7 @@ fn version(found: u16) -> Result<(), Damage> {
 /// Whether the last bytes are the checksum of the bytes before them.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
     let (covered, crc) = bytes.split_at(bytes.len() - CRC_BYTES);
-    crc32c::crc32c(covered).to_le_bytes() == crc
+    crc32c(covered).to_le_bytes() == crc
 }
 
 /// Whether all bytes are zero. After a power loss, some file systems leave zeros at the end of a file.

@@ -8,6 +8,7 @@ use crate::logs::IndexLog;
 use crate::plan::Opened;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::ops::Range;
+use strait_crc::crc32c_append;
 use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath};
 
 /// Data logs that are checked at once.
@@ -169,7 +170,7 @@ async fn verify(log: &Opened, block: &Block) -> Result<()> {
             let message = format!("the log ends at byte {start}, but its index describes bytes up to {end}");
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
-        crc = crc32c::crc32c_append(crc, &bytes);
+        crc = crc32c_append(crc, &bytes);
         start += bytes.len() as u64;
     }
     if crc == block.data_crc {

@@ -27,6 +27,7 @@ use crate::view::Listed;
 use bytes::Bytes;
 use std::fmt::Write;
 use std::sync::Arc;
+use strait_crc::crc32c;
 use strait_store::{CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, Result, StorePath, fail};
 
 const HEAD: &str = "strait-plfs-plan 1";
@@ -78,7 +79,7 @@ impl Plan {
         if let Some((length, path)) = &self.copied {
             let _ = writeln!(text, "copied {length} {path}");
         }
-        let sum = crc32c::crc32c(text.as_bytes());
+        let sum = crc32c(text.as_bytes());
         let _ = writeln!(text, "sum {sum:08x}");
         text
     }
@@ -101,7 +102,7 @@ impl Plan {
         let (body, sum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
         let covered = &text[..body.len() + 1];
         let sum = u32::from_str_radix(sum.strip_prefix("sum ")?, 16).ok()?;
-        if crc32c::crc32c(covered.as_bytes()) != sum {
+        if crc32c(covered.as_bytes()) != sum {
             return None;
         }
         let mut lines = body.lines().peekable();

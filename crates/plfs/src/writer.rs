@@ -6,6 +6,7 @@ use crate::layout::{Layout, LogName};
 use crate::pattern::{MAX_LENGTH, Recorder};
 use bytes::Bytes;
 use futures::join;
+use strait_crc::crc32c_append;
 use strait_store::{Error, ErrorKind, FileSystemExt, FileWriter, Result, StorePath, append_all, fail};
 
 /// Most changes that wait for the next sync: some 40 KB. At this number, a write syncs by itself.
@@ -67,7 +68,7 @@ impl Writer {
         if length == 0 {
             return Ok(());
         }
-        let crc = crc32c::crc32c_append(self.data_crc, &data);
+        let crc = crc32c_append(self.data_crc, &data);
         let logs = self.logs().await?;
         let appended = append_all(logs.data.as_mut(), data).await;
         self.kept(appended)?;

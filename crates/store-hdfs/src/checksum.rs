@@ -5,9 +5,9 @@ use super::blocks::block_of;
 use super::config::ChecksumMode;
 use super::shared::Shared;
 use super::wire::{LocatedBlocks, OpBlockChecksumResponse, block_checksum_type, crc_type};
-use crc_fast::CrcAlgorithm::Crc32Iscsi;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use md5::{Digest, Md5};
+use strait_crc::crc32c_combine;
 use strait_store::Checksum;
 use strait_store::crc;
 use strait_store::{Error, ErrorKind, Result, fail};
@@ -59,7 +59,7 @@ fn compose(blocks: &[(u64, OpBlockChecksumResponse)]) -> Result<Checksum> {
             return fail(ErrorKind::Unsupported, "a composite CRC needs chunks with CRC-32C checksums");
         }
         let next = u32::from_be_bytes(value);
-        crc = crc_fast::checksum_combine(Crc32Iscsi, crc.into(), next.into(), *length) as u32;
+        crc = crc32c_combine(crc, next, *length);
     }
     Ok(crc::checksum(crc))
 }

@@ -28,7 +28,6 @@ mod channel;
 mod checksum;
 mod clients;
 mod config;
-mod crc;
 mod datanode;
 mod errors;
 mod files;

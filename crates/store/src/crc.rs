@@ -1,30 +1,31 @@
 //! The checksum for stores without one of their own.
 
 use crate::Checksum;
+use strait_crc::Running;
 
 /// HDFS's name for the CRC-32C of a file's whole content
 /// (`dfs.checksum.combine.mode=COMPOSITE_CRC`). It doesn't depend on the block size, so it can be
 /// compared with the checksums of copies in other stores.
 const ALGORITHM: &str = "COMPOSITE-CRC32C";
 
-/// A CRC-32C (Castagnoli) in progress.
+/// A file's checksum in progress.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Crc32c(u32);
+pub struct Crc32c(Running);
 
 impl Crc32c {
     /// The CRC of no bytes.
     pub fn new() -> Self {
-        Self(0)
+        Self::default()
     }
 
     /// Adds `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.0 = crc32c::crc32c_append(self.0, bytes);
+        self.0.update(bytes);
     }
 
     /// The checksum, with its most significant byte first, as in HDFS.
     pub fn finish(self) -> Checksum {
-        checksum(self.0)
+        checksum(self.0.value())
     }
 }
 

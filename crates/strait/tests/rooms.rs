@@ -39,6 +39,7 @@ const BELOW_THE_CORE: &[&str] = &[
     "smallvec",
     "spin",
     "static_assertions",
+    "strait-crc",
     "strait-kadoop-core",
     "syn",
     "thiserror",

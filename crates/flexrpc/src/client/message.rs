@@ -3,9 +3,9 @@
 
 use crate::client::turn::Turn;
 use crate::proto::auth::SessionKey;
-use crate::proto::checksum;
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, TAG_BYTES, flags};
 use crate::proto::ids::{CallId, Procedure};
+use strait_crc::crc32c_of_slices;
 
 /// The parts that all callees and transmissions of a call share.
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ impl Sum {
     #[inline]
     pub(crate) fn of(args: &[&[u8]]) -> Self {
         let len = args.iter().map(|slice| slice.len()).sum();
-        Self { len, crc: checksum::crc32c_of_slices(args) }
+        Self { len, crc: crc32c_of_slices(args) }
     }
 }
 

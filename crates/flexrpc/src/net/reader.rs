@@ -5,12 +5,12 @@ use crate::net::buffer::{self, Budget, Buffer, FIRST_READ_BYTES, SLACK, Share};
 use crate::net::clock;
 use crate::proto::Micros;
 use crate::proto::auth::SessionKey;
-use crate::proto::checksum::{self, Running};
 use crate::proto::frame::{Head, MAGIC, flags};
 use crate::proto::limits::STALL_BYTES;
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
+use strait_crc::{Running, crc32c};
 
 /// Bytes whose checksum is computed at once: few enough for the cache, and enough for few calls.
 const SLICE_BYTES: usize = 256 << 10;
@@ -66,7 +66,7 @@ impl Frame {
             _ => return Err(buffer),
         };
         let payload = &bytes[head.head_len()..head.head_len() + head.payload_len as usize];
-        let intact = checksum::crc32c(payload) == head.payload_crc;
+        let intact = crc32c(payload) == head.payload_crc;
         Ok(Self { head, buffer, intact, arrived: at })
     }
 
@@ -358,7 +358,7 @@ impl Reader {
             return self.go_on(head, frame_len).map(|()| None);
         }
         let crc = match &buffer.as_ref()[head.head_len()..][..head.payload_len as usize] {
-            payload if self.checked == 0 => checksum::crc32c(payload),
+            payload if self.checked == 0 => crc32c(payload),
             payload => self.checksum_with(&payload[self.checked..]),
         };
         let intact = crc == head.payload_crc;
@@ -451,7 +451,7 @@ mod tests {
     fn frame(payload: &[u8]) -> Vec<u8> {
         let head = Head {
             payload_len: payload.len() as u32,
-            payload_crc: checksum::crc32c(payload),
+            payload_crc: crc32c(payload),
             ..Head::new(Kind::Call, CallId::default())
         };
         [head.encode(b"ext"), payload.to_vec()].concat()

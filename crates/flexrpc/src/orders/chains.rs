@@ -3,7 +3,6 @@
 use super::in_any_order_with_sockets;
 use crate::net::{clock, socket};
 use crate::proto::chain::{self, Chain, Hop};
-use crate::proto::checksum;
 use crate::proto::extension::Extension;
 use crate::proto::frame::{Head, Kind, flags};
 use crate::proto::ids::{CallId, Procedure, SessionId};
@@ -21,6 +20,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
+use strait_crc::crc32c;
 
 const ECHO: Procedure = Procedure::new(1, 1, 1);
 
@@ -89,7 +89,7 @@ impl Callee {
         let head = Head {
             flags: flags::CHAIN,
             payload_len: ARGUMENT.len() as u32,
-            payload_crc: checksum::crc32c(ARGUMENT),
+            payload_crc: crc32c(ARGUMENT),
             procedure,
             time_left_us: time_left.as_micros() as u32,
             ..Head::new(Kind::Call, id(SESSIONS[0]))

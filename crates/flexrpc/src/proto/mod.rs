@@ -10,7 +10,6 @@ pub mod auth;
 pub mod bond;
 pub mod call;
 pub mod chain;
-pub mod checksum;
 pub mod extension;
 pub mod frame;
 pub mod ids;

@@ -9,7 +9,6 @@ use crate::proto::Micros;
 use crate::proto::admission::{Admission, Verdict};
 use crate::proto::auth::SessionKey;
 use crate::proto::call::Transport;
-use crate::proto::checksum;
 use crate::proto::extension::{Caller, Extension};
 use crate::proto::frame::{HEAD_BYTES, Head, Kind, flags};
 use crate::proto::ids::CallId;
@@ -30,6 +29,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use strait_crc::crc32c;
 
 /// Sessions, results, programs and settings of one incarnation of a server.
 pub(crate) struct Core {
@@ -405,7 +405,7 @@ pub(crate) fn untagged_refusal(id: CallId, refusal: Refusal) -> Bytes {
 fn fill(head: Head, reply: Reply) -> Vec<u8> {
     let mut frame = reply.into_frame();
     let (room, payload) = frame.split_at_mut(HEAD_BYTES);
-    let head = Head { payload_len: payload.len() as u32, payload_crc: checksum::crc32c(payload), ..head };
+    let head = Head { payload_len: payload.len() as u32, payload_crc: crc32c(payload), ..head };
     room.copy_from_slice(&head.fixed(&[]));
     frame
 }

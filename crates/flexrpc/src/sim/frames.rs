@@ -1,11 +1,11 @@
 //! Frames of the virtual network, tagged in worlds with a key.
 
 use crate::proto::auth::ClusterKey;
-use crate::proto::checksum::crc32c;
 use crate::proto::frame::Kind;
 use crate::proto::frame::{Head, flags};
 use crate::proto::ids::CallId;
 use crate::proto::status::Refusal;
+use strait_crc::crc32c;
 
 /// Makes and reads frames as a cluster member does.
 #[derive(Clone)]

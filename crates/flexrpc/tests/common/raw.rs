@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
-use strait_flexrpc::proto::checksum::crc32c;
+use strait_crc::crc32c;
 use strait_flexrpc::proto::extension::{Extension, Terms};
 use strait_flexrpc::proto::frame::{HEAD_BYTES, Head, Kind, flags};
 use strait_flexrpc::{CallId, ClusterKey, Procedure, SessionId};

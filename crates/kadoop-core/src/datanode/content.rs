@@ -4,11 +4,11 @@ use super::failure::disk;
 use crate::{
     Config,
     check::Sums,
-    crc32c::{Appended, crc32c, crc32c_combine},
     disk::DiskFile,
     error::{Error, Result},
     messages::{Digest, Digested, Piece, Read},
 };
+use strait_crc::{Appended, crc32c, crc32c_combine};
 
 /// A replica's file, which begins with the replica's bytes, and the replica's checksums.
 pub(super) struct Content<'a, F> {

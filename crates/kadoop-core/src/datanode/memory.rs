@@ -5,10 +5,10 @@
 
 use crate::{
     Millis,
-    crc32c::crc32c,
     disk::{Disk, DiskFile},
     messages::Point,
 };
+use strait_crc::crc32c;
 
 const NAME: &str = "heard";
 const MAGIC: u32 = u32::from_le_bytes(*b"KHRD");

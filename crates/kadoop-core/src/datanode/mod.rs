@@ -30,7 +30,6 @@ pub use sums::{Claim, Unproven, provable};
 
 use crate::{
     ChunkId, Config, Identity, Incarnation, Member, Millis, NodeId, Stamp,
-    crc32c::Appended,
     disk::{Disk, Grouped},
     error::{Error, Result},
     faults::Fault,
@@ -49,6 +48,7 @@ use scan::Scan;
 use scrub::Scrub;
 use sealed::{Opened, Sealed};
 use std::{collections::BTreeMap, io, sync::OnceLock};
+use strait_crc::Appended;
 
 /// A datanode.
 pub struct Datanode<D: Disk> {

@@ -14,7 +14,6 @@ use super::{
 use crate::{
     ChunkId, Config, Stamp,
     check::Sums,
-    crc32c::Appended,
     disk::{Disk, DiskFile},
     error::{Error, Result},
     faults::Fault,
@@ -23,6 +22,7 @@ use crate::{
 pub(super) use sealing::Begun;
 pub use sealing::{Sealing, Synced};
 use std::{collections::BTreeMap, io};
+use strait_crc::Appended;
 use writing::Held;
 
 /// A replica in one data directory, open or returned.

@@ -4,10 +4,10 @@
 use crate::{
     ChunkId, Stamp,
     check::Sums,
-    crc32c::crc32c,
     disk::{DiskFile, read_whole},
 };
 use std::{collections::BTreeMap, io};
+use strait_crc::crc32c;
 
 /// A record: the offset at which the bytes under the checksum end, and the checksum; 4 bytes each.
 const RECORD_BYTES: usize = 8;

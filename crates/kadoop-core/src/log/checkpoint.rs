@@ -6,11 +6,11 @@ use super::{
     frame::{u32_at, u64_at},
 };
 use crate::{
-    crc32c::{crc32c, crc32c_append},
     disk::{Disk, DiskFile},
     faults::{Fault, Faults},
 };
 use std::io;
+use strait_crc::{crc32c, crc32c_append};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"KCHK");
 const HEADER_BYTES: usize = 32;

@@ -1,7 +1,7 @@
 //! The bytes of a segment: a header, then frames, each aligned to 8 bytes.
 
 use super::FORMAT_VERSION;
-use crate::crc32c::{crc32c, crc32c_append};
+use strait_crc::{crc32c, crc32c_append};
 
 /// Largest frame, in bytes. It bounds the time of a commit, and the memory that a reader allocates for
 /// a damaged length.

@@ -9,11 +9,9 @@ use super::{
     FORMAT_VERSION, LogError,
     frame::{u32_at, u64_at},
 };
-use crate::{
-    crc32c::crc32c,
-    disk::{Disk, DiskFile},
-};
+use crate::disk::{Disk, DiskFile};
 use std::io;
+use strait_crc::crc32c;
 
 const NAME: &str = "mark";
 const TEMPORARY: &str = "mark.tmp";

@@ -16,6 +16,7 @@ use std::io::{self, Error, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use strait_crc::crc32c;
 
 /// The kind of a value, and its number.
 pub type Key = (u8, u64);
@@ -197,7 +198,7 @@ fn framed((kind, number): Key, value: Option<&[u8]>) -> io::Result<Vec<u8>> {
     frame.extend(number.to_le_bytes());
     frame.push(u8::from(value.is_some()));
     frame.extend(bytes);
-    let checksum = crc32c::crc32c(&frame[FRAME..]);
+    let checksum = crc32c(&frame[FRAME..]);
     frame[4..FRAME].copy_from_slice(&checksum.to_le_bytes());
     Ok(frame)
 }
@@ -220,7 +221,7 @@ fn read(file: &File, at: u64, end: u64) -> io::Result<Option<Vec<u8>>> {
     }
     let mut frame = vec![0; length];
     file.read_exact_at(&mut frame, at)?;
-    Ok((crc32c::crc32c(&frame[FRAME..]) as usize == checksum).then_some(frame))
+    Ok((crc32c(&frame[FRAME..]) as usize == checksum).then_some(frame))
 }
 
 fn number(bytes: &[u8]) -> u64 {

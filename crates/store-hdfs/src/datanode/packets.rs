@@ -10,7 +10,6 @@
 //! Data goes from the socket directly to the caller's buffer, and is checked there. The same read of the
 //! socket also receives the next packet's head. Only that head, a few hundred bytes, is copied.
 
-use super::super::crc::{crc32, crc32c};
 use super::super::wire::{PacketHeader, ReadOpChecksumInfo, crc_type};
 use super::transfer::{OPERATION_TIMEOUT, damaged, receive_some, strange};
 use bytes::{Buf, Bytes, BytesMut};
@@ -18,6 +17,7 @@ use prost::Message;
 use std::io;
 use std::ops::Range;
 use std::time::Duration;
+use strait_crc::{crc32, crc32c};
 use tokio::io::AsyncRead;
 use tokio::time::timeout;
 

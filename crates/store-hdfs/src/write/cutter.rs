@@ -12,9 +12,9 @@
 //! a chunk doesn't have the chunk's first bytes. Its first packet ends with that chunk, and the datanode
 //! computes the checksum (`BlockReceiver.receivePacket`).
 
-use super::super::crc::{crc32, crc32c};
 use super::super::wire::{ChecksumKind, crc_type};
 use bytes::{BufMut, Bytes, BytesMut};
+use strait_crc::{crc32, crc32c};
 
 const CHECKSUM_BYTES: usize = 4;
 

@@ -17,7 +17,6 @@ use crate::net::wire::Security;
 use crate::proto::admission::Verdict;
 use crate::proto::auth::Credentials;
 use crate::proto::call::Transport;
-use crate::proto::checksum;
 use crate::proto::ids::{CallId, Procedure, SessionId};
 use crate::proto::limits::UDP_DATAGRAM_BYTES;
 use crate::proto::onc::duplicates::{DuplicateLimits, Key};
@@ -33,6 +32,7 @@ use crate::server::service::{Ended, Reply, Request};
 use bytes::Bytes;
 use std::path::PathBuf;
 use std::sync::Arc;
+use strait_crc::crc32c;
 
 /// The socket on which Linux's rpcbind accepts registrations from its own host.
 pub const RPCBIND_SOCKET: &str = "/run/rpcbind.sock";
@@ -139,7 +139,7 @@ impl Core {
             caller: origin.peer,
             xid: call.xid,
             procedure: call.procedure,
-            checksum: checksum::crc32c(message.bytes()),
+            checksum: crc32c(message.bytes()),
         });
         match key.map_or(Verdict::Execute, |key| self.duplicates.begin(key)) {
             Verdict::Execute => {}
@@ -204,7 +204,7 @@ impl Core {
             uid,
             xid: call.xid,
             procedure: call.procedure,
-            message: (message.bytes().len(), checksum::crc32c(message.bytes())),
+            message: (message.bytes().len(), crc32c(message.bytes())),
         })
     }
 

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     Config,
-    crc32c::crc32c,
     datanode::sums::provable,
     disk::{Disk, DiskFile},
     error::Error,
@@ -20,6 +19,7 @@ use crate::{
     messages::ReplicaState,
 };
 use std::io;
+use strait_crc::crc32c;
 
 impl<D: Disk> Replica<D> {
     /// Handles a failed sync of the replica's files or names: it becomes a returned one.
