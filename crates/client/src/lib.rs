@@ -13,10 +13,10 @@
 //! outcome of a mutation, it returns `OutcomeUnknown`.
 
 mod attached;
-mod away;
 mod connection;
 mod convert;
 mod lanes;
+mod outage;
 mod reader;
 mod renewal;
 mod session;

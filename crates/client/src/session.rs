@@ -1,10 +1,10 @@
 //! A session on a gateway, across as many connections as needed.
 
 use super::attached::Attached;
-use super::away::Away;
 use super::connection::{Answered, Broken, Connection};
 use super::convert;
 use super::lanes::{Lane, Lanes, Turn};
+use super::outage::Outage;
 use super::renewal::Renewal;
 use super::tls::{self, Tls, check_secrecy};
 use super::{Options, Token};
@@ -107,7 +107,7 @@ pub(super) struct Session {
     lanes: Mutex<Lanes>,
     /// The current attempt to connect after all connections were lost: one for all callers.
     connecting: Mutex<Option<Attempt>>,
-    away: Mutex<Away>,
+    outage: Mutex<Outage>,
     /// Token of the latest login; replaces the one in `options`.
     token: Mutex<Option<Secret>>,
     renewal: Mutex<Renewal>,
@@ -156,7 +156,7 @@ impl Session {
             tls,
             lanes: Mutex::default(),
             connecting: Mutex::default(),
-            away: Mutex::default(),
+            outage: Mutex::default(),
             token,
             renewal: Mutex::default(),
             incarnation: AtomicI64::new(0),
@@ -187,7 +187,7 @@ impl Session {
         if let Some(attempt) = connecting.as_ref().filter(|attempt| attempt.peek().is_none()) {
             return Ok(attempt.clone());
         }
-        if let Some(failed) = lock(&self.away).refuses(self.timeout.min(RETURN_WITHIN)) {
+        if let Some(failed) = lock(&self.outage).refuses(self.timeout.min(RETURN_WITHIN)) {
             return Err(failed.at("connect to", &self.address));
         }
         let session = self.clone();
@@ -197,12 +197,12 @@ impl Session {
             let done = match attached {
                 Ok(attached) => {
                     lock(&session.lanes).start(attached);
-                    lock(&session.away).is_back();
+                    lock(&session.outage).is_back();
                     Ok(())
                 }
                 Err(error) => {
                     if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut) {
-                        lock(&session.away).failed(began, &error);
+                        lock(&session.outage).failed(began, &error);
                     }
                     Err(Arc::new(error))
                 }
@@ -634,7 +634,7 @@ impl Session {
     pub(super) fn lost(&self, broken: &Broken, subject: Subject<'_>) -> Error {
         if broken.is_silence() {
             let error = Error::new(ErrorKind::TimedOut, format!("{}: {broken}", self.address));
-            lock(&self.away).silent_for(self.timeout, &error);
+            lock(&self.outage).silent_for(self.timeout, &error);
             return error.at(subject.operation, subject.path);
         }
         tracing::debug!(gateway = self.address, operation = subject.operation, %broken, "connection lost");
@@ -697,7 +697,7 @@ impl Retries {
         self.made += 1;
         let in_time = failed_at.elapsed() + delay <= session.timeout;
         let long = session.timeout.min(RETURN_WITHIN);
-        (in_time && !lock(&session.away).for_long(long)).then_some(delay)
+        (in_time && !lock(&session.outage).for_long(long)).then_some(delay)
     }
 }
 

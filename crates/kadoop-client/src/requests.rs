@@ -4,14 +4,14 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
-use strait_kadoop_core::{ClientId, client::Requests as Numbers, error::Error, messages::RequestId};
+use strait_kadoop_core::{ClientId, client::RequestNumbers, error::Error, messages::RequestId};
 use strait_kadoop_wire::failure::Failure;
 
 /// Issues numbers for mutations. Limits the mutations under way to those for which the namenode keeps
 /// answers.
 pub(super) struct Requests {
     client: ClientId,
-    numbers: Mutex<Numbers>,
+    numbers: Mutex<RequestNumbers>,
     ended: Condvar,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Begun {
 
 impl Requests {
     pub(super) fn new(client: ClientId) -> Self {
-        Self { client, numbers: Mutex::new(Numbers::new(client)), ended: Condvar::new() }
+        Self { client, numbers: Mutex::new(RequestNumbers::new(client)), ended: Condvar::new() }
     }
 
     pub(super) fn client(&self) -> ClientId {
@@ -52,7 +52,7 @@ impl Requests {
         }
     }
 
-    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+    fn numbers(&self) -> MutexGuard<'_, RequestNumbers> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ use strait_flexrpc::{self as flexrpc, stub::StubError};
 use strait_kadoop_core::{
     ChunkId, Config, FileId, Millis, NodeId, Stamp,
     client::{CallId, Goal, Issue, WriteCall, WriterCore},
-    error::{Error, Result as Judged},
+    error::{Error, Result},
     messages::{Answer, Caller, Continue, Mutation, NewChunk, Outcome, Write},
 };
 use strait_kadoop_wire::{
@@ -107,7 +107,7 @@ struct Pipeline {
 
 impl Pipeline {
     /// The pipeline of a new chunk, from the namenode's answer.
-    fn of(new: &NewChunk, told: &KdNewChunk<'_>) -> Judged<Self> {
+    fn of(new: &NewChunk, told: &KdNewChunk<'_>) -> Result<Self> {
         let nodes = new.pipeline.iter().map(|member| member.node).collect();
         let Reach { places, token, source } = reach_from_wire(told)?;
         let keep = |token: KdToken| Arc::new(Token::new(&token));
@@ -414,7 +414,7 @@ impl WriteDriver {
     }
 
     /// Makes one attempt at a request to the namenode. Without an answer within the time, Unavailable.
-    fn ask(&self, id: CallId, mutation: &Mutation, within: Duration) -> Judged<Answer> {
+    fn ask(&self, id: CallId, mutation: &Mutation, within: Duration) -> Result<Answer> {
         let asked = self.request().take_if(|asked| asked.id == id);
         let mut asked = match asked {
             Some(asked) => asked,
@@ -450,7 +450,7 @@ impl WriteDriver {
     }
 
     /// Converts the answer. If it has a new chunk, records that chunk's pipeline.
-    fn take(&self, answer: &KdAnswer<'_>) -> Judged<Answer> {
+    fn take(&self, answer: &KdAnswer<'_>) -> Result<Answer> {
         let value = answer_from_wire(answer)?;
         if let (KdAnswer::KdChunk(of), Answer::Chunk { next: Some(new), .. }) = (answer, &value)
             && let Some(told) = &of.next

@@ -1,6 +1,6 @@
 //! A namenode's log, in readable form.
 
-use crate::home;
+use crate::storage_directory;
 use std::{io, path::Path};
 use strait_kadoop_core::{
     disk::{Disk as _, RealDisk},
@@ -17,7 +17,7 @@ use strait_kadoop_core::{
 /// The directory isn't a namenode's; the log has a gap or is damaged; the operating system's.
 pub fn dump_log(directory: &Path, mut each: impl FnMut(u64, &Transaction) -> bool) -> Result<Tail, LogError> {
     let unused = || io::Error::new(io::ErrorKind::NotFound, "no namenode has used this directory");
-    let [cluster] = home::kept(directory, [home::CLUSTER])?.ok_or_else(unused)?;
+    let [cluster] = storage_directory::kept(directory, [storage_directory::CLUSTER])?.ok_or_else(unused)?;
     let disk = RealDisk::open(directory)?;
     let names = disk.list()?;
     let segments = log::segments(&names);

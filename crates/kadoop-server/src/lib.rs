@@ -15,14 +15,14 @@ mod checkpoints;
 mod commit;
 mod datanode;
 mod dump;
-mod home;
 mod namenode;
 mod observed;
+mod storage_directory;
 
 pub use datanode::{DatanodeNumbers, DatanodeOptions, DatanodeServer, ShortCircuit};
 pub use dump::dump_log;
-pub use home::Role;
 pub use namenode::{Accounts, Logins, NamenodeNumbers, NamenodeOptions, NamenodeServer};
+pub use storage_directory::Role;
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::Path,
 };
-use strait_kadoop_core::error::{Error, Result as Judged};
+use strait_kadoop_core::error::{Error, Result};
 
 /// Size of a packet's buffer. The longest valid packet has 92 bytes. A packet that is too long for the
 /// buffer is cut off, and then doesn't decode.
@@ -68,7 +68,7 @@ pub fn ask(socket: &OwnedFd, wanted: &KdBorrow) -> io::Result<()> {
 /// # Errors
 /// WouldBlock: no request has arrived yet; the operating system's. Inner error Invalid: the packet isn't a
 /// request.
-pub fn asked(socket: &OwnedFd) -> io::Result<Option<Judged<KdBorrow>>> {
+pub fn asked(socket: &OwnedFd) -> io::Result<Option<Result<KdBorrow>>> {
     let mut packet = [0; PACKET_BYTES];
     // If the client sends descriptors, too, the kernel closes them: there is no buffer for them.
     let (length, _) = uninterrupted(|| recv(socket, &mut packet[..], RecvFlags::DONTWAIT))?;
@@ -83,7 +83,7 @@ pub fn asked(socket: &OwnedFd) -> io::Result<Option<Judged<KdBorrow>>> {
 ///
 /// # Errors
 /// The operating system's.
-pub fn answer(socket: &OwnedFd, lent: Judged<Lent>) -> io::Result<()> {
+pub fn answer(socket: &OwnedFd, lent: Result<Lent>) -> io::Result<()> {
     let refused = lent.as_ref().map_or_else(|error| number_of(*error), |_| 0);
     let packet =
         strait_xdr::to_vec(&KdLent { refused }).map_err(|error| io::Error::other(error.to_string()))?;
@@ -104,7 +104,7 @@ pub fn answer(socket: &OwnedFd, lent: Judged<Lent>) -> io::Result<()> {
 /// # Errors
 /// The operating system's; InvalidData: the packet isn't an answer, or lacks its descriptors. Inner error:
 /// the datanode's refusal.
-pub fn answered(socket: &OwnedFd) -> io::Result<Judged<Lent>> {
+pub fn answered(socket: &OwnedFd) -> io::Result<Result<Lent>> {
     let strange = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut packet = [0; PACKET_BYTES];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FILES))];

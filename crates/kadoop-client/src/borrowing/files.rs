@@ -11,7 +11,7 @@ use strait_kadoop_core::{
     Config,
     client::Checked,
     datanode::{Claim, Sums, Unproven},
-    error::{Error, Result as Judged},
+    error::{Error, Result},
     messages::Read,
 };
 use strait_kadoop_wire::lending::Lent;
@@ -33,7 +33,7 @@ impl Files {
     /// # Errors
     /// InvalidData: the files aren't a sealed replica's; the operating system's. Inner error Corrupt: they
     /// are another replica's.
-    pub(super) fn of(lent: Lent, unit_bytes: u32, claim: Claim) -> io::Result<Judged<Self>> {
+    pub(super) fn of(lent: Lent, unit_bytes: u32, claim: Claim) -> io::Result<Result<Self>> {
         let strange = || io::Error::new(io::ErrorKind::InvalidData, "the lent file isn't a sealed replica");
         let (data, table) = (lent.data.metadata()?, lent.table.metadata()?);
         // Check first: a read of another kind of file might never return.
@@ -54,12 +54,12 @@ impl Files {
     /// # Errors
     /// Those of [`Checked::of_sealed`], for example Corrupt: a checksum doesn't match. Disk: the file can't
     /// be read.
-    pub(super) fn read(&self, read: &Read, config: &Config, buffers: &Buffers) -> Judged<Checked> {
+    pub(super) fn read(&self, read: &Read, config: &Config, buffers: &Buffers) -> Result<Checked> {
         Checked::of_sealed(read, &self.sums, config, |offset, length| self.fetch(offset, length, buffers))
     }
 
     /// Reads `length` bytes, or fewer at the file's end.
-    fn fetch(&self, offset: u32, length: usize, buffers: &Buffers) -> Judged<Bytes> {
+    fn fetch(&self, offset: u32, length: usize, buffers: &Buffers) -> Result<Bytes> {
         let mut buffer = buffers.take(length);
         let mut filled = 0;
         while filled < length {

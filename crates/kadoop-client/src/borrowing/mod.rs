@@ -35,7 +35,7 @@ use strait_kadoop_core::{
     ChunkId, Config, Millis, NodeId, Stamp,
     client::Checked,
     datanode::Claim,
-    error::{Error, Result as Judged},
+    error::{Error, Result},
     messages::{LocatedChunk, Read},
 };
 use strait_kadoop_wire::{
@@ -126,7 +126,7 @@ impl Borrowing {
         token: &Token,
         config: &Config,
         cluster: impl FnOnce() -> u64,
-    ) -> Option<Judged<Checked>> {
+    ) -> Option<Result<Checked>> {
         let now = self.clock.now();
         let replica = (read.chunk, read.stamp, node);
         let (lender, _) = self.lenders().slot((node, place), now)?;
@@ -231,7 +231,7 @@ impl Borrowing {
 /// # Errors
 /// The socket can't be used, or another process or another run of the datanode listens there. Inner error:
 /// the datanode's refusal; Corrupt: the files are another replica's.
-fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32, claim: Claim) -> io::Result<Judged<Files>> {
+fn borrow(lender: &Lender, wanted: &KdBorrow, unit_bytes: u32, claim: Claim) -> io::Result<Result<Files>> {
     let (socket, address) = socket(&lender.path, SocketFlags::empty())?;
     for side in [Timeout::Send, Timeout::Recv] {
         set_socket_timeout(&socket, side, Some(PATIENCE))?;

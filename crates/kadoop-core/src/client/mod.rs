@@ -12,7 +12,7 @@
 //!    parallel, for example each in a thread. Each has an id, and a time within which to report its
 //!    outcome. If there is none by then, report [`Outcome::Unknown`] or [`Error::Unavailable`].
 //! 2. If `next_call()` returns a mutation with the same id as before, it is a retry. Send it to the
-//!    namenode with the same [`RequestId`] ([`Requests`]). Within the given time, retry it as often as
+//!    namenode with the same [`RequestId`] ([`RequestNumbers`]). Within the given time, retry it as often as
 //!    you like.
 //! 3. Call `tick` when `wake_at` is due.
 //! 4. While a client has files open, renew its leases. Once a second is enough.
@@ -26,13 +26,13 @@
 
 mod memory;
 mod reader;
-mod requests;
+mod request_numbers;
 mod writer;
 
 pub use crate::check::Checked;
 pub use memory::{Budget, Budgets, Holder, Unbounded};
 pub use reader::{Content, LOCATE_BYTES, ReadCall, ReaderCore};
-pub use requests::Requests;
+pub use request_numbers::RequestNumbers;
 pub use writer::{Goal, WriteCall, WriterCore};
 
 use crate::Millis;

@@ -1,7 +1,7 @@
 //! The data directories: their datanode, their space, and whether they work.
 
 use super::{space::Space, watch::Watch};
-use crate::home::{CLUSTER, DATANODE, Home, Role};
+use crate::storage_directory::{CLUSTER, DATANODE, Role, StorageDirectory};
 use rustix::io::Errno;
 use std::{
     io,
@@ -28,7 +28,7 @@ pub(super) struct Directories {
 }
 
 struct Directory {
-    home: Home,
+    storage: StorageDirectory,
     disk: RealDisk,
     /// Device number of its file system.
     device: u64,
@@ -61,16 +61,16 @@ impl Directories {
         let mut known: Option<(u64, u64)> = None;
         let mut added = Vec::new();
         for directory in &all {
-            let path = directory.home.path().display();
+            let path = directory.storage.path().display();
             let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            let Some([identity, cluster]) = directory.home.read([DATANODE, CLUSTER])? else {
+            let Some([identity, cluster]) = directory.storage.read([DATANODE, CLUSTER])? else {
                 if directory.disk.list()?.iter().any(|name| is_replica(name)) {
                     // Don't guess the cluster: the namenode of another one would delete the chunks.
                     return wrong(format!(
                         "{path} has chunks, but its file `identity` is missing: restore that file"
                     ));
                 }
-                added.push(directory.home.path().to_owned());
+                added.push(directory.storage.path().to_owned());
                 continue;
             };
             let (of, joined) = known.unwrap_or((identity, 0));
@@ -97,12 +97,12 @@ impl Directories {
 
     fn write(&self) -> io::Result<()> {
         let numbers = [(DATANODE, self.identity.0), (CLUSTER, self.cluster)];
-        self.all.iter().filter(|one| one.watch.is_some()).try_for_each(|one| one.home.write(&numbers))
+        self.all.iter().filter(|one| one.watch.is_some()).try_for_each(|one| one.storage.write(&numbers))
     }
 
     /// Path of the first usable directory.
     pub(super) fn first(&self) -> &Path {
-        self.all.first().map_or(Path::new("."), |directory| directory.home.path())
+        self.all.first().map_or(Path::new("."), |directory| directory.storage.path())
     }
 
     pub(super) fn disks(&self) -> Vec<RealDisk> {
@@ -149,7 +149,7 @@ impl Directories {
         for (index, directory) in self.all.iter_mut().enumerate() {
             let Some(watch) = &mut directory.watch else { continue };
             if let Err(error) = watch.tick(suspicious, patience) {
-                let path = directory.home.path().display();
+                let path = directory.storage.path().display();
                 tracing::error!(%path, %error, "a data directory failed and is taken out of service");
                 directory.watch = None;
                 failing.push(index);
@@ -194,13 +194,13 @@ impl Directories {
 }
 
 fn open(path: &Path, reserve_bytes: u64) -> io::Result<Directory> {
-    let home = Home::take(path)?;
+    let storage = StorageDirectory::take(path)?;
     let disk = RealDisk::open(path)?;
     let space = look(path, &disk, reserve_bytes, true)?;
     let (of, tried) = (path.to_owned(), disk.clone());
     let watch = Watch::start(space, move |suspicious| look(&of, &tried, reserve_bytes, suspicious))?;
     let device = disk.device()?;
-    Ok(Directory { home, disk, device, watch: Some(watch) })
+    Ok(Directory { storage, disk, device, watch: Some(watch) })
 }
 
 /// The directory's space. Tests the directory if `suspicious`, or if its space can't be read.
@@ -253,12 +253,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let paths = ["first", "second"].map(|name| root.path().join(name));
         let (directories, identity) = take(&paths).unwrap();
-        directories.all[1].home.write(&[(DATANODE, identity.0), (CLUSTER, 7)]).unwrap();
+        directories.all[1].storage.write(&[(DATANODE, identity.0), (CLUSTER, 7)]).unwrap();
         drop(directories);
         let (again, same) = take(&paths).unwrap();
         assert_eq!((again.cluster(), same), (7, identity));
         drop(again);
-        assert_eq!(Home::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
+        assert_eq!(StorageDirectory::take(&paths[0]).unwrap().read([CLUSTER]).unwrap(), Some([7]));
     }
 
     /// The reason for the warning: perhaps the new directory's disk isn't mounted.

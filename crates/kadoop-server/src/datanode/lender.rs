@@ -27,7 +27,7 @@ use std::{
 };
 use strait_kadoop_core::{
     ChunkId, Stamp,
-    error::{Error, Result as Judged},
+    error::{Error, Result},
     messages::Order,
 };
 use strait_kadoop_wire::{
@@ -263,7 +263,7 @@ impl Desk {
         }
     }
 
-    fn lend(&self, wanted: KdBorrow) -> Judged<Lent> {
+    fn lend(&self, wanted: KdBorrow) -> Result<Lent> {
         if wanted.run != self.run {
             return Err(Error::WrongIncarnation);
         }

@@ -1,13 +1,13 @@
 //! The datanode as a process: the core under one lock, its data directories, and threads for
 //! heartbeats, fetches from other datanodes and scrubbing.
 
-mod beats;
 mod calls;
 mod directories;
 mod fetches;
+mod heartbeats;
 mod lender;
 mod numbers;
-mod rousing;
+mod order_watch;
 mod shared;
 mod space;
 mod watch;
@@ -195,14 +195,15 @@ impl DatanodeServer {
         let address = options.advertise.unwrap_or_else(|| server.address());
         let mut threads = Threads::default();
         let this = Arc::clone(&shared);
-        let namenode = beats::Namenode::new(&options, address);
-        let (rousing, rpc, heartbeats) = (shared.rousing.clone(), namenode.for_watches(), stop.clone());
-        shared.also_stop(rousing.stop());
-        // The end doesn't wait for this thread: see `Rousing::run`.
+        let namenode = heartbeats::Namenode::new(&options, address);
+        let (order_watch, rpc, heartbeat) =
+            (shared.order_watch.clone(), namenode.for_watches(), stop.clone());
+        shared.also_stop(order_watch.stop());
+        // The end doesn't wait for this thread: see `OrderWatch::run`.
         std::thread::Builder::new()
             .name("kadoop-watch".to_owned())
-            .spawn(move || rousing.run(&heartbeats, identity, &rpc))?;
-        threads.spawn("kadoop-heartbeat", move || beats::run(&this, namenode))?;
+            .spawn(move || order_watch.run(&heartbeat, identity, &rpc))?;
+        threads.spawn("kadoop-heartbeat", move || heartbeats::run(&this, namenode))?;
         for thread in fetches::threads(&shared, asked) {
             threads.spawn("kadoop-fetch", thread)?;
         }

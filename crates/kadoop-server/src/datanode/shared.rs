@@ -1,6 +1,6 @@
 //! State shared by all threads of a datanode.
 
-use super::{DatanodeOptions, directories::Directories, rousing::Rousing, space::Space};
+use super::{DatanodeOptions, directories::Directories, order_watch::OrderWatch, space::Space};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io,
@@ -60,7 +60,7 @@ pub(super) struct Shared {
     fetches: Mutex<Option<mpsc::Sender<Fetch>>>,
     beating: Stop,
     /// Sends a heartbeat at once when the namenode has orders.
-    pub rousing: Rousing,
+    pub order_watch: OrderWatch,
     others: Mutex<Vec<Stop>>,
     ended: AtomicBool,
     pub config: Config,
@@ -110,7 +110,7 @@ impl Shared {
             waiting: Waiting::default(),
             fetches: Mutex::new(Some(fetches)),
             beating,
-            rousing: Rousing::default(),
+            order_watch: OrderWatch::default(),
             others: Mutex::default(),
             ended: AtomicBool::new(false),
             config: options.config.clone(),

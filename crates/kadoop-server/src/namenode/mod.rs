@@ -16,7 +16,7 @@ mod standings;
 mod watches;
 
 use super::{SLOW_CALL, checkpoints::checkpoint, commit::Commit, observed::Observed};
-use crate::home::{CLUSTER, Home, Role};
+use crate::storage_directory::{CLUSTER, Role, StorageDirectory};
 use hosts::Hosts;
 use logins::Desk;
 pub use logins::{Accounts, Logins};
@@ -133,7 +133,7 @@ pub struct NamenodeServer {
     clients: Option<Server>,
     datanodes: Option<Server>,
     torn: Option<String>,
-    _home: Home,
+    _directory: StorageDirectory,
 }
 
 /// State shared by all calls.
@@ -167,9 +167,9 @@ impl NamenodeServer {
     /// message says how to proceed); an address can't be bound.
     pub fn start(options: NamenodeOptions) -> io::Result<Self> {
         Role::Namenode.demand(&options.directory)?;
-        let home = Home::take(&options.directory)?;
-        let disk = RealDisk::open(home.path())?;
-        let cluster = cluster_number(&home, &disk)?;
+        let directory = StorageDirectory::take(&options.directory)?;
+        let disk = RealDisk::open(directory.path())?;
+        let cluster = cluster_number(&directory, &disk)?;
         let config = options.config.clone();
         let loaded = load(&disk, cluster, &config).map_err(damaged)?;
         for error in &loaded.unreadable {
@@ -219,7 +219,7 @@ impl NamenodeServer {
         let (this, until, records) = (Arc::clone(&shared), stop.clone(), options.checkpoint_records);
         // Open the directory again. Linux reports a failed sync once per open file description, and a
         // checkpoint mustn't consume the report that the log needs.
-        let disk = RealDisk::open(home.path())?;
+        let disk = RealDisk::open(directory.path())?;
         threads.spawn("kadoop-checkpoint", move || this.checkpoints(&disk, records, &until))?;
         Ok(Self {
             shared,
@@ -228,7 +228,7 @@ impl NamenodeServer {
             clients: Some(clients),
             datanodes: Some(datanodes),
             torn,
-            _home: home,
+            _directory: directory,
         })
     }
 
@@ -287,14 +287,14 @@ fn unspecified() -> SocketAddr {
 }
 
 /// The cluster's number, drawn at random for a new directory.
-fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
+fn cluster_number(directory: &StorageDirectory, disk: &RealDisk) -> io::Result<u64> {
     let names = strait_kadoop_core::disk::Disk::list(disk)?;
     let has_log = !log::segments(&names).is_empty() || !log::checkpoints(&names).is_empty();
     let refuse = |why| {
-        let message = format!("{}: {why}", home.path().display());
+        let message = format!("{}: {why}", directory.path().display());
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     };
-    if let Some([cluster]) = home.read([CLUSTER])? {
+    if let Some([cluster]) = directory.read([CLUSTER])? {
         return match log::read_mark(disk, cluster).map_err(damaged)? {
             Some(_) => Ok(cluster),
             None if has_log => {
@@ -315,7 +315,7 @@ fn cluster_number(home: &Home, disk: &RealDisk) -> io::Result<u64> {
     let cluster = random()?;
     // Make the mark before the identity. An identity without a mark or log then shows that the log is lost.
     log::make_mark(disk, cluster)?;
-    home.write(&[(CLUSTER, cluster)])?;
+    directory.write(&[(CLUSTER, cluster)])?;
     Ok(cluster)
 }
 

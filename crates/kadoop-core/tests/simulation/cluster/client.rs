@@ -8,7 +8,7 @@ use super::{
 };
 use strait_kadoop_core::{
     Error, Millis,
-    client::Requests,
+    client::RequestNumbers,
     messages::{Answer, Mutation},
 };
 
@@ -19,7 +19,7 @@ const QUIET_MS: Millis = 14_000;
 
 pub struct Client {
     pub running: bool,
-    pub requests: Option<Requests>,
+    pub requests: Option<RequestNumbers>,
     pub task: Task,
     /// Number of tasks begun. Answers to earlier tasks are ignored.
     pub tasks: u64,
@@ -306,7 +306,7 @@ impl World {
             }
             _ => {}
         }
-        let Some(number) = self.client(host).requests.as_mut().and_then(Requests::begin) else {
+        let Some(number) = self.client(host).requests.as_mut().and_then(RequestNumbers::begin) else {
             return self.fail("no request can be begun".to_owned());
         };
         self.client(host).begin(Task::Asking { number, mutation });
@@ -334,7 +334,7 @@ impl World {
     pub fn on_joined(&mut self, host: Host, reply: Option<Reply>) {
         match reply {
             Some(Reply::Joined(number)) => {
-                self.client(host).requests = Some(Requests::new(number));
+                self.client(host).requests = Some(RequestNumbers::new(number));
                 self.idle(host);
             }
             _ => self.soon(host, 500),
@@ -472,7 +472,7 @@ impl World {
     pub fn renew_leases(&mut self, host: Host) {
         let client = self.client(host);
         let busy = matches!(client.task, Task::Writing(_) | Task::Asking { .. });
-        let Some(number) = client.requests.as_ref().map(Requests::client).filter(|_| busy) else {
+        let Some(number) = client.requests.as_ref().map(RequestNumbers::client).filter(|_| busy) else {
             client.renewing = false;
             return;
         };

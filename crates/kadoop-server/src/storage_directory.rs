@@ -21,19 +21,19 @@ pub(crate) const DATANODE: &str = "datanode";
 
 /// A directory that this process holds until it drops this value.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct StorageDirectory {
     path: PathBuf,
     lock: File,
 }
 
-impl Drop for Home {
+impl Drop for StorageDirectory {
     fn drop(&mut self) {
         // After a mere close, a forked child that hasn't called exec yet would still hold the lock.
         let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
-impl Home {
+impl StorageDirectory {
     /// Locks the directory, and makes it if it is missing.
     ///
     /// # Errors
@@ -178,9 +178,9 @@ mod tests {
     #[test]
     fn a_directory_is_made_with_all_above_it() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::take(&dir.path().join("a/b/c")).unwrap();
-        home.write(&[("number", 7)]).unwrap();
-        assert_eq!(home.read(["number"]).unwrap(), Some([7]));
+        let directory = StorageDirectory::take(&dir.path().join("a/b/c")).unwrap();
+        directory.write(&[("number", 7)]).unwrap();
+        assert_eq!(directory.read(["number"]).unwrap(), Some([7]));
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(Role::of(dir.path()), None);
         let of = |name: &str, numbers: &[(&str, u64)]| {
             let path = dir.path().join(name);
-            Home::take(&path).unwrap().write(numbers).unwrap();
+            StorageDirectory::take(&path).unwrap().write(numbers).unwrap();
             path
         };
         let namenode = of("nn", &[(CLUSTER, 7)]);

@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// The session to watch, if any, and the signal that ends or wakes the watching thread.
 #[derive(Clone, Default)]
-pub(super) struct Rousing {
+pub(super) struct OrderWatch {
     session: Arc<Mutex<Option<Session>>>,
     stop: Stop,
 }
@@ -33,7 +33,7 @@ struct Session {
     session: u64,
 }
 
-impl Rousing {
+impl OrderWatch {
     /// Records that the namenode at this address has answered a heartbeat of this session.
     pub(super) fn note(&self, namenode: SocketAddr, session: u64) {
         let new = Some(Session { namenode, session });

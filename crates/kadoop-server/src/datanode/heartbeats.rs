@@ -182,7 +182,7 @@ pub(super) fn run(shared: &Shared, mut namenode: Namenode) {
         let answered = answer.is_ok();
         if let (Ok(answer), Some(at)) = (&answer, namenode.call) {
             answered_at = Some(Instant::now());
-            shared.rousing.note(at, answer.session);
+            shared.order_watch.note(at, answer.session);
         }
         let mut answer = answer;
         let orders = answer.as_mut().map_or_else(|_| Vec::new(), |answer| std::mem::take(&mut answer.orders));

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 /// Numbers a client's mutations. All files and threads of the client share this.
 #[derive(Debug)]
-pub struct Requests {
+pub struct RequestNumbers {
     client: ClientId,
     last: u64,
     open: BTreeSet<u64>,
 }
 
-impl Requests {
+impl RequestNumbers {
     /// Starts the numbers of a new client.
     pub fn new(client: ClientId) -> Self {
         Self { client, last: 0, open: BTreeSet::new() }
@@ -51,22 +51,22 @@ mod tests {
 
     #[test]
     fn answers_are_given_up_below_the_oldest_request_under_way() {
-        let mut requests = Requests::new(ClientId(1));
-        let (one, two) = (requests.begin().unwrap(), requests.begin().unwrap());
-        assert_eq!(requests.id(two).done_below, one);
-        requests.end(one);
-        assert_eq!(requests.id(two).done_below, two);
-        assert_eq!(requests.id(one).done_below, one, "never above its own number");
+        let mut numbers = RequestNumbers::new(ClientId(1));
+        let (one, two) = (numbers.begin().unwrap(), numbers.begin().unwrap());
+        assert_eq!(numbers.id(two).done_below, one);
+        numbers.end(one);
+        assert_eq!(numbers.id(two).done_below, two);
+        assert_eq!(numbers.id(one).done_below, one, "never above its own number");
     }
 
     #[test]
     fn no_more_requests_are_under_way_than_the_namenode_keeps_answers_of() {
-        let mut requests = Requests::new(ClientId(1));
-        assert_eq!((0..100).filter_map(|_| requests.begin()).count(), MAX_REQUESTS_IN_FLIGHT);
+        let mut numbers = RequestNumbers::new(ClientId(1));
+        assert_eq!((0..100).filter_map(|_| numbers.begin()).count(), MAX_REQUESTS_IN_FLIGHT);
         // Answered requests count, too, until all older ones are answered.
-        (2..=MAX_REQUESTS_IN_FLIGHT as u64).for_each(|number| requests.end(number));
-        assert_eq!(requests.begin(), None);
-        requests.end(1);
-        assert!(requests.begin().is_some());
+        (2..=MAX_REQUESTS_IN_FLIGHT as u64).for_each(|number| numbers.end(number));
+        assert_eq!(numbers.begin(), None);
+        numbers.end(1);
+        assert!(numbers.begin().is_some());
     }
 }

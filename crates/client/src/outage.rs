@@ -8,9 +8,9 @@ use tokio::time::Instant;
 /// Pause between attempts to reach a gateway that has been away for long.
 const TRY_EVERY: Duration = Duration::from_secs(5);
 
-/// The time since which a gateway has been away; None while it isn't.
+/// The time since which a gateway has been unreachable; None while it isn't.
 #[derive(Debug, Default)]
-pub(super) struct Away(Option<Since>);
+pub(super) struct Outage(Option<Since>);
 
 #[derive(Debug)]
 struct Since {
@@ -19,7 +19,7 @@ struct Since {
     failed: (Instant, Error),
 }
 
-impl Away {
+impl Outage {
     /// Records a failed attempt and its start.
     pub(super) fn failed(&mut self, attempt_began: Instant, why: &Error) {
         let began = self.0.as_ref().map_or(attempt_began, |since| since.began);
