@@ -193,6 +193,52 @@ def test_a_transaction_shows_files_at_its_end_only(fs, place):
     assert fs.ls(place.root, detail=False) == [kept]
 
 
+def test_a_transaction_shows_whole_files_at_its_end_too(fs, place, tmp_path):
+    (tmp_path / "local").write_bytes(b"put")
+    there = f"{place.root}/there"
+    fs.pipe_file(there, b"there")
+    expected = {"piped": b"piped", "put": b"put", "d/local": b"put", "copied": b"there"}
+    expected["touched"] = b""
+    fs.mkdir(f"{place.root}/d")
+
+    def write():
+        fs.pipe_file(f"{place.root}/piped", b"piped")
+        fs.put_file(tmp_path / "local", f"{place.root}/put")
+        fs.put_file(tmp_path / "local", f"{place.root}/d")
+        fs.cp_file(there, f"{place.root}/copied")
+        fs.touch(f"{place.root}/touched")
+        fs.pipe_file(there, b"new")
+        assert not any(fs.exists(f"{place.root}/{name}") for name in expected)
+        assert fs.cat(there) == b"there"
+
+    def fail():
+        with fs.transaction:
+            write()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert fs.find(place.root) == [there]
+    with fs.transaction:
+        write()
+    files = {name.removeprefix(f"{place.root}/"): fs.cat(name) for name in fs.find(place.root)}
+    assert files == expected | {"there": b"new"}
+
+
+def test_a_whole_file_that_fails_in_a_transaction_leaves_nothing(fs, place):
+    there = f"{place.root}/there"
+    fs.pipe_file(there, b"there")
+    with fs.transaction:
+        with pytest.raises(FileExistsError):
+            fs.pipe_file(there, b"new", mode="create")
+        with pytest.raises(IsADirectoryError):
+            fs.pipe_file(place.root, b"")
+        with pytest.raises(TypeError):
+            fs.pipe_file(there, "no bytes")
+    assert fs.find(place.root) == [there]
+    assert fs.cat(there) == b"there"
+
+
 def test_mv_renames_and_goes_into_directories(fs, place):
     fs.pipe_file(f"{place.root}/a", b"1")
     fs.mkdir(f"{place.root}/d")

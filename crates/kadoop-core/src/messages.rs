@@ -287,8 +287,8 @@ pub struct Point {
     pub start: u64,
 }
 
-/// A datanode's periodic call to the namenode. A datanode makes one at a time, so the namenode receives
-/// them in order.
+/// A datanode's periodic call to the namenode. A datanode waits for the answer or a failure before it makes
+/// the next call. After a failure, the earlier call may still arrive, later than the next one.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
     /// The datanode.

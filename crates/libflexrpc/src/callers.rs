@@ -247,7 +247,7 @@ impl frpc_handle {
     /// Locks the handle. Waits at most `patience` while another thread uses it.
     fn caller(&self, patience: Duration) -> Result<MutexGuard<'_, Caller>, String> {
         let why =
-            "the handle stayed busy until the timeout, by another thread's call or an outer call in this one";
+            "another thread's call, or an outer call of this thread, kept the handle busy until the timeout";
         self.caller.try_lock_for(patience).ok_or_else(|| why.to_owned())
     }
 }

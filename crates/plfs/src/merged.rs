@@ -1,4 +1,5 @@
-//! The merged index. The last writer that closes stores it in the container, so that opening reads one file.
+//! The merged index. The last writer that closes stores it in the container if that pays. Opening then reads
+//! this file instead of the index logs that it covers.
 //!
 //! Its name contains the last epoch that it covers. Blocks of later epochs are newer than its entries. So a
 //! view consists of this table and, above it, the blocks that the index logs have after the positions in the

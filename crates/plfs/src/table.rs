@@ -73,7 +73,9 @@ pub(crate) struct TableWriter {
     at: u64,
     page: Vec<u8>,
     current: Option<Page>,
-    /// Of the last entry: its end in the file (its start, for a pattern), its end in the log, and its order.
+    /// The next entry's numbers are relative to these three of the entry before it. For an extent: its end in
+    /// the logical file, its end in the log, its order. For a pattern: its start in the logical file, 0, its
+    /// order. In a new page: the first entry's start, 0, 0.
     before: (u64, u64, u64),
     extents: Vec<Page>,
     combs: Vec<Page>,

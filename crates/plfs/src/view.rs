@@ -1,12 +1,13 @@
 //! The merged index of a container, in layers of tables.
 //!
 //! ```text
-//!   pieces(range)  ── the latest wins ──┬── tables of blocks that are newer
-//!                                       └── the table that the last close stored
+//!   pieces(range)  ── the latest wins ──┬── tables of newer blocks
+//!                                       └── the latest table that is stored in the container
 //! ```
 //!
-//! A view keeps the directories of its tables in memory, and some of the pages that it read. Newer blocks are
-//! applied in memory. When there are many, they become another table.
+//! Each table consists of pages of entries and a directory of these pages (see `table.rs`). A view keeps all
+//! directories in memory, and some pages that it has read. It applies newer blocks to an index in memory.
+//! When that index is large, the view makes another table of it.
 
 use crate::block::Position;
 use crate::container::{Container, LIMITS, Limits};

@@ -1,4 +1,4 @@
-//! The merged index that the last close stores, and the sizes of indexes.
+//! The merged index that the last close stores if that pays, and the sizes of indexes.
 
 use bytes::Bytes;
 use std::sync::Arc;

@@ -139,8 +139,9 @@ impl ObjectStore {
         }
     }
 
-    /// Copies through this process, piece by piece. Another client may take the name during the copy. So the
-    /// completion has a condition. If the service accepts none, an empty object reserves the name.
+    /// Copies through this process, piece by piece. Another client may take the new name during the copy. So,
+    /// unless `replace`, the upload's completion has the condition that the name is free. If the service
+    /// accepts no such condition, an empty object reserves the name first.
     pub(crate) async fn copy_through(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
         if replace {
             return self.upload_copy(from, size, to, Taken::Replaced).await;

@@ -44,10 +44,11 @@ impl Reservation {
         Some((IF_MATCH, HeaderValue::from_str(e_tag).ok()?))
     }
 
-    /// Checks that the name still belongs to this empty object.
+    /// Checks that the name still belongs to this empty object. In a bucket without versions, another empty
+    /// object passes, too.
     ///
     /// # Errors
-    /// NotFound if it doesn't.
+    /// NotFound if it doesn't; the service's.
     pub async fn check(&self) -> Result<()> {
         let there = self.bucket.head(&self.key).await.map_err(|error| typed(error, Sent::Repeatable));
         let is_ours = match there {

@@ -69,10 +69,11 @@ pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool 
     false
 }
 
-/// Checks repeatedly for `duration` that `condition` holds. A shorter duration could miss a violation.
+/// Checks repeatedly for `duration` that `condition` holds. Choose `duration` long enough for a violation to
+/// show.
 ///
 /// # Panics
-/// If the condition doesn't hold once, with `what` as its name.
+/// If the condition is false in any check. The message names it by `what`.
 #[track_caller]
 pub fn stays(what: &str, duration: Duration, mut condition: impl FnMut() -> bool) {
     let violated = wait_until(duration, || !condition());

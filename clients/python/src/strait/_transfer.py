@@ -69,7 +69,7 @@ def put(
     overwrite: bool,
 ) -> int:
     """See `Client.put`."""
-    target = _within(client, local, target)
+    target = within(client, local, target)
     if not overwrite and client.exists(target):
         raise errors.AlreadyExists("the path is taken", target)
     directory = target.rstrip("/").rpartition("/")[0]
@@ -99,20 +99,26 @@ def put(
             except errors.OutcomeUnknown as error:
                 # In any outcome, no part of it is visible under the target's name.
                 raise errors.Unavailable(error.strerror or "", target) from error
-            if not overwrite:
-                client.rename(temporary, target)
-            elif "rename_replace" in client.store.capabilities:
-                client.replace(temporary, target)
+            if overwrite:
+                take_name(client, temporary, target)
             else:
-                with contextlib.suppress(errors.NotFound):
-                    client.remove(target)
                 client.rename(temporary, target)
         except BaseException as error:
             stack.close()
             _remove_quietly(client, temporary)
-            _name(error, temporary, target)
+            name_asked_for(error, temporary, target)
             raise
     return copied
+
+
+def take_name(client: "Client", temporary: str, target: str) -> None:
+    """Gives a complete file its name. A file that has the name gives way."""
+    if "rename_replace" in client.store.capabilities:
+        client.replace(temporary, target)
+        return
+    with contextlib.suppress(errors.NotFound):
+        client.remove(target)
+    client.rename(temporary, target)
 
 
 def _remove_quietly(client: "Client", path: str) -> None:
@@ -152,7 +158,7 @@ def _read_some(source: BinaryIO, size: int) -> bytes:
     return data
 
 
-def _within(client: "Client", local: "str | os.PathLike[str] | BinaryIO", target: str) -> str:
+def within(client: "Client", local: "str | os.PathLike[str] | BinaryIO", target: str) -> str:
     """The target itself, or where it is a directory, the path in it that a local file gets."""
     if not isinstance(local, str | os.PathLike) or not client.isdir(target):
         return target
@@ -160,7 +166,7 @@ def _within(client: "Client", local: "str | os.PathLike[str] | BinaryIO", target
     return f"{target.rstrip('/')}/{name}"
 
 
-def _name(error: BaseException, temporary: str, asked_for: str) -> None:
+def name_asked_for(error: BaseException, temporary: str, asked_for: str) -> None:
     """Names the path that was asked for: nobody knows the temporary one."""
     if isinstance(error, OSError) and error.filename == temporary:
         error.filename = asked_for
@@ -235,7 +241,7 @@ def _appearing(client: "Client", source: str, path: Path, *, overwrite: bool) ->
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        _name(error, str(temporary), str(path))
+        name_asked_for(error, str(temporary), str(path))
         raise
 
 

@@ -27,6 +27,7 @@ from fsspec.utils import stringify_path, tokenize
 
 from strait import errors
 from strait._reader import RemoteReader
+from strait._transfer import name_asked_for, take_name, within
 from strait._types import BlockLocation, FileInfo
 from strait._uri import DEFAULT_PORT, SCHEME, Uri
 from strait._writer import BufferedWriter, RemoteWriter
@@ -94,7 +95,7 @@ class Writer(BufferedWriter):
         """Gives the file its name."""
         self.close()
         if self._target is not None:
-            self._client.replace(self.raw.name, self._target)
+            take_name(self._client, self.raw.name, self._target)
 
     def discard(self) -> None:
         """Removes the file, if it has no name yet."""
@@ -102,6 +103,24 @@ class Writer(BufferedWriter):
         if self._target is not None:
             with contextlib.suppress(errors.NotFound):
                 self._client.remove(self.raw.name)
+
+
+class WholeFile:
+    """A complete file of a transaction. It takes its name at the end of that."""
+
+    def __init__(self, client: Client, target: str) -> None:
+        self._client = client
+        self._target = target
+        self.path = _beside(target)
+
+    def commit(self) -> None:
+        """Gives the file its name."""
+        take_name(self._client, self.path, self._target)
+
+    def discard(self) -> None:
+        """Removes the file."""
+        with contextlib.suppress(errors.NotFound):
+            self._client.remove(self.path)
 
 
 class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -276,7 +295,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """The ranges, eight at a time; successive ranges of a file are read by one handle.
+        """The ranges, up to eight at a time; successive ranges of a file are read by one handle.
 
         `max_gap` changes nothing: requests in flight cost less than bytes between ranges.
         """
@@ -326,9 +345,31 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _raw(self, path: str) -> RemoteReader:
         return self.client.open(self._strip_protocol(path), "rb", buffering=0)
 
+    @contextlib.contextmanager
+    def _in_transaction(self, path: str, mode: str) -> Iterator[str]:
+        """The path to write a whole file to. In a transaction, it isn't `path` itself."""
+        if not self._intrans:
+            yield path
+            return
+        if self.isdir(path):
+            raise errors.IsADirectory("the path is a directory", path)
+        if mode != "overwrite" and self.exists(path):
+            raise errors.AlreadyExists("the path is taken", path)
+        file = WholeFile(self.client, path)
+        try:
+            yield file.path
+        except BaseException as error:
+            with contextlib.suppress(errors.StraitError):
+                file.discard()
+            name_asked_for(error, file.path, path)
+            raise
+        self.transaction.files.append(file)
+
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
-        path = self._strip_protocol(path)
-        with self.client.open(path, "xb" if mode == "create" else "wb", **kwargs) as file:
+        with (
+            self._in_transaction(self._strip_protocol(path), mode) as path,
+            self.client.open(path, "xb" if mode == "create" else "wb", **kwargs) as file,
+        ):
             file.write(value)
 
     def get_file(
@@ -357,22 +398,31 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         mode: str = "overwrite",
         **kwargs: Any,
     ) -> None:
-        """Reads and writes at once. The remote file appears when it is complete."""
+        """Reads and writes at once. The remote file appears when it is complete.
+
+        In a transaction, it appears at the end of that.
+        """
         rpath = self._strip_protocol(rpath)
         if Path(lpath).is_dir():
             self.makedirs(rpath, exist_ok=True)
             return
-        self.client.put(lpath, rpath, _progress(callback), overwrite=mode == "overwrite")
+        if self._intrans:
+            rpath = within(self.client, lpath, rpath)
+        with self._in_transaction(rpath, mode) as path:
+            self.client.put(lpath, path, _progress(callback), overwrite=mode == "overwrite")
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copies through this machine. The new file appears when it is complete."""
+        """Copies through this machine. The new file appears when it is complete.
+
+        In a transaction, it appears at the end of that.
+        """
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
             return
-        with self._raw(path1) as source:
+        with self._raw(path1) as source, self._in_transaction(path2, "overwrite") as path:
             source.expect_all()
-            self.client.put(cast(BinaryIO, source), path2, overwrite=True)
+            self.client.put(cast(BinaryIO, source), path, overwrite=True)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         path = self._strip_protocol(path)

@@ -237,7 +237,8 @@ impl Server {
         if !self.workers.core.set_tls(callers, forwarding) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "this server requires certificates of callers: with the new one, also give their authorities",
+                "this server requires certificates of its callers: the new TLS settings must name the \
+                 authorities of these certificates, too",
             ));
         }
         self.workers.chains.close_idle();

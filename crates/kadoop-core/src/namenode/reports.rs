@@ -160,7 +160,7 @@ impl Namenode {
         Ok(())
     }
 
-    /// The highest chunk and stamp in the heartbeat's changes that this history hasn't issued, if any.
+    /// As [`Self::highest_foreign`], of the replicas in the heartbeat's changes of the kind [`Change::Has`].
     pub(super) fn foreign_changes(&self, beat: &Heartbeat) -> Option<(ChunkId, Stamp)> {
         let changed = beat.changes.iter().filter_map(|change| match change {
             Change::Has(report) => Some(report),
@@ -169,7 +169,8 @@ impl Namenode {
         self.highest_foreign(changed)
     }
 
-    /// The highest chunk and stamp of the replicas that this history hasn't issued, if any.
+    /// Of the foreign replicas, the highest chunk and, separately, the highest stamp. A replica is foreign if
+    /// this history didn't issue its chunk or its stamp. `None` if no replica is foreign.
     pub(super) fn highest_foreign<'r>(
         &self,
         reports: impl Iterator<Item = &'r ReplicaReport>,
@@ -208,8 +209,8 @@ impl Namenode {
         match change {
             Change::Has(report) => {
                 self.note(id, report, false);
-                // If the datanode was to copy this chunk: it holds another replica of it instead, with
-                // which it can't take the copy.
+                // If this datanode had the order to copy the chunk, it can't take the copy: it holds another
+                // replica of the chunk.
                 self.end_copy(id, report.chunk, now);
                 self.drive_chunk(report.chunk, now);
             }

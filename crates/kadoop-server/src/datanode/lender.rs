@@ -73,8 +73,8 @@ impl Lender {
     /// Begins to lend. `home` is the first data directory.
     ///
     /// # Errors
-    /// PermissionDenied: other users could replace the directory or the socket; the path is too long for a
-    /// socket (more than 107 bytes); the operating system's.
+    /// PermissionDenied: other users could replace the directory or the socket. The operating system's: for
+    /// example, the path is too long for a socket (more than 107 bytes).
     pub(super) fn start(
         options: &ShortCircuit,
         descriptors: Descriptors,

@@ -22,9 +22,9 @@ impl Core {
         handle.inspect_err(|_| lock(&self.nodes).use_less(node))
     }
 
-    /// Passes the entries from `offset` on to `add`, until `add` reports that it is full: the offset of the
-    /// next entry, the name, the attributes, and how long the kernel may cache them. The kernel then knows
-    /// the nodes of all entries that were added.
+    /// Passes entries to `add`, beginning at `offset`, until `add` reports that it is full. For each entry,
+    /// `add` gets the offset of the next entry, the name, the attributes, and how long the kernel may cache
+    /// them. Afterwards the kernel knows the nodes of all added entries.
     pub async fn readdir(
         &self,
         caller: Caller,

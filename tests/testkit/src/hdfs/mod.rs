@@ -56,8 +56,8 @@ pub struct Options {
     /// Whether there is a second namenode, as the first one's standby. The two then share a directory for the
     /// edit log, and the cluster's URI names a nameservice.
     pub standby: bool,
-    /// The cluster's hosts: the namenodes run on the first, and the datanodes on the others in turn. If
-    /// empty, all run on this machine, on 127.0.0.1.
+    /// The cluster's hosts: the namenodes run on the first, and the datanodes on the others in turn. With one
+    /// host, the datanodes run on this machine. If empty, all run on this machine, on 127.0.0.1.
     pub hosts: Vec<Host>,
     /// Parent of the data directory. None: the directory for temporary files.
     pub parent: Option<PathBuf>,

@@ -187,7 +187,7 @@ impl Helper {
         }
         match file.limit() {
             0 => Ok(()),
-            _ => Err(format!("{} became shorter while it was shipped", parcel.path.display())),
+            _ => Err(format!("{} became shorter after `strait run` started", parcel.path.display())),
         }
     }
 

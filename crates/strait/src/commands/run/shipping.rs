@@ -164,7 +164,7 @@ impl Hold {
         for Arriving { shipped, file, digest, .. } in &mut self.files {
             if hexadecimal(&std::mem::take(digest).finalize()) != shipped.sha256 {
                 return Err(Failure::other(format!(
-                    "{} arrived damaged, or changed while it was sent",
+                    "{} arrived damaged, or changed after `strait run` started",
                     shipped.name
                 )));
             }
