@@ -186,9 +186,14 @@ impl FileWriter for FaultyWriter {
 }
 
 async fn report_of(fault: Fault) -> Report {
+    report_with(fault, &[]).await
+}
+
+async fn report_with(fault: Fault, known: &'static [(&'static str, &'static str)]) -> Report {
     let store = Arc::new(Faulty { sound: MemoryStore::new("root"), fault });
     let root = StorePath::parse("/contract").unwrap();
-    contract::run("faulty", &Fixture::new(store, root, Principal::new("root"))).await
+    let fixture = Fixture { known, ..Fixture::new(store, root, Principal::new("root")) };
+    contract::run("faulty", &fixture).await
 }
 
 #[tokio::test]
@@ -236,4 +241,21 @@ async fn every_skip_names_the_capability_that_is_absent() {
     // Only the wrong claim about truncate is a failure: absent capabilities answer Unsupported by
     // default.
     assert_eq!(report.failed.len(), 1, "{report}");
+}
+
+#[tokio::test]
+async fn a_known_failure_is_counted_and_fails_once_it_passes() {
+    let case = "truncate_is_unsupported_as_declared";
+    let report =
+        report_with(Fault::DeniesTruncate, &[("truncate_is_unsupported_as_declared", "it works")]).await;
+    assert_eq!((report.known.as_slice(), report.failed.len()), (&[(case, "it works")][..], 0), "{report}");
+    let told = report.to_string();
+    assert!(told.contains("1 known to fail, 0 failed") && told.contains("(known): it works"), "{told}");
+    // One that passes, one that is skipped, and one that doesn't exist.
+    let wrong =
+        &[("create_is_exclusive", ""), ("checksum_is_equal_for_equal_files", ""), ("no_such_case", "")];
+    let report = report_with(Fault::DeniesTruncate, wrong).await;
+    assert!(report.known.is_empty(), "{report}");
+    let failed: Vec<&str> = report.failed.iter().map(|(case, _)| *case).collect();
+    assert_eq!(failed, ["checksum_is_equal_for_equal_files", "create_is_exclusive", "no_such_case", case]);
 }

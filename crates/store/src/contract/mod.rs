@@ -15,6 +15,9 @@
 //! The suite skips a case only if the store declares that it lacks the capability. Then the inverse
 //! case runs: the operation must answer `Unsupported`. The report counts and names each skip, and
 //! never counts it as a pass.
+//!
+//! If a server or a library beneath a store breaks a promise, its test lists the case as a known failure, with
+//! the reason. The case still runs. The report counts and names it, and fails once it passes.
 
 mod support;
 
@@ -62,6 +65,8 @@ pub struct Fixture {
     pub who: Principal,
     /// Data sizes of the larger cases.
     pub scale: Scale,
+    /// Cases that fail because of something that the store can't change, each with the reason.
+    pub known: &'static [(&'static str, &'static str)],
 }
 
 /// Data sizes of the larger cases, for stores of different speeds.
@@ -84,11 +89,11 @@ impl Default for Scale {
 impl Fixture {
     /// A fixture of the usual scale.
     pub fn new(fs: Arc<dyn FileSystem>, root: StorePath, who: Principal) -> Self {
-        Self { fs, root, who, scale: Scale::default() }
+        Self { fs, root, who, scale: Scale::default(), known: &[] }
     }
 }
 
-/// The outcome of a run. Prints as one line of counts, then one line per failure.
+/// The outcome of a run. Prints as one line of counts, then one line per failure, known ones included.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The tested store.
@@ -97,7 +102,9 @@ pub struct Report {
     pub run: usize,
     /// Cases that didn't run, each with the capability that the store lacks.
     pub skipped: Vec<(&'static str, &'static str)>,
-    /// Cases that failed, each with the reason.
+    /// Cases that failed as [`Fixture::known`] says, each with the reason.
+    pub known: Vec<(&'static str, &'static str)>,
+    /// Cases that failed, each with the reason. Also those that [`Fixture::known`] wrongly lists.
     pub failed: Vec<(&'static str, String)>,
 }
 
@@ -112,7 +119,10 @@ impl fmt::Display for Report {
             write!(f, "{}{capability}: {count}", if index == 0 { " (" } else { ", " })?;
         }
         let close = if by_capability.is_empty() { "" } else { ")" };
-        write!(f, "{close}, {} failed", self.failed.len())?;
+        write!(f, "{close}, {} known to fail, {} failed", self.known.len(), self.failed.len())?;
+        for (case, reason) in &self.known {
+            write!(f, "\n  {case} (known): {reason}")?;
+        }
         for (case, message) in &self.failed {
             write!(f, "\n  {case}: {message}")?;
         }
@@ -168,7 +178,13 @@ const SUITE: &[&[Case]] = &[
 /// Runs the whole suite; `subject` names the store in the report.
 pub async fn run(subject: &str, fixture: &Fixture) -> Report {
     let capabilities = fixture.fs.capabilities();
-    let mut report = Report { subject: subject.to_owned(), run: 0, skipped: Vec::new(), failed: Vec::new() };
+    let mut report = Report {
+        subject: subject.to_owned(),
+        run: 0,
+        skipped: Vec::new(),
+        known: Vec::new(),
+        failed: Vec::new(),
+    };
     let mut due = Vec::new();
     for case in SUITE.iter().copied().flatten() {
         match case.needs.iter().find(|need| !(need.met)(&capabilities)) {
@@ -184,10 +200,19 @@ pub async fn run(subject: &str, fixture: &Fixture) -> Report {
         .map(|case| async move { (case.name, run_case(case, fixture).await) })
         .buffer_unordered(CASES_AT_ONCE);
     while let Some((name, outcome)) = outcomes.next().await {
-        if let Err(failure) = outcome {
-            report.failed.push((name, failure.to_string()));
+        let known = fixture.known.iter().find(|(case, _)| *case == name);
+        match (outcome, known) {
+            (Ok(()), _) => {}
+            (Err(_), Some(known)) => report.known.push(*known),
+            (Err(failure), None) => report.failed.push((name, failure.to_string())),
         }
     }
+    for &(case, _) in fixture.known {
+        if report.known.iter().all(|(failed, _)| *failed != case) {
+            report.failed.push((case, "it is listed as a known failure, but didn't fail".to_owned()));
+        }
+    }
+    report.known.sort_unstable();
     report.failed.sort();
     report
 }
