@@ -1,6 +1,7 @@
 //! Credentials from the environment, for libraries: the command's variables, without its flags.
 
-use crate::OpenOptions;
+use crate::foreign::LIBRARIES;
+use crate::{ByUri, OpenOptions};
 use std::env;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -23,8 +24,9 @@ const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 impl OpenOptions {
     /// Reads `STRAIT_PASSWORD`, `STRAIT_PASSWORD_FILE`, `STRAIT_GATEWAY_STORE`, `STRAIT_TIMEOUT`,
     /// `STRAIT_TLS`, `STRAIT_TLS_CA`, `STRAIT_CLIENT_CERT`, `STRAIT_CLIENT_KEY`, `STRAIT_KADOOP_KEY` and,
-    /// if `user` is None, `STRAIT_USER`. They mean the same as for the command. An empty variable counts as
-    /// unset.
+    /// if `user` is None, `STRAIT_USER`. They mean the same as for the command. Also reads
+    /// `STRAIT_LIBRARIES`: `libhdfs:` URIs load only the libraries that it lists. An empty variable counts
+    /// as unset.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the variable with a wrong value.
@@ -34,6 +36,7 @@ impl OpenOptions {
             (path("STRAIT_TLS_CA"), path("STRAIT_CLIENT_CERT").zip(path("STRAIT_CLIENT_KEY")));
         let switch = text("STRAIT_TLS").map(|on| switch("STRAIT_TLS", &on)).transpose()?.unwrap_or(false);
         let mut options = Self::default();
+        options.foreign.by_uri = ByUri::Listed(libraries()?);
         options.kadoop.key_file = path("STRAIT_KADOOP_KEY");
         options.kadoop.login = user.clone().map(|user| Login {
             user,
@@ -58,6 +61,16 @@ fn text(name: &str) -> Option<String> {
 
 fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn libraries() -> Result<Vec<PathBuf>> {
+    let Some(value) = path(LIBRARIES) else { return Ok(Vec::new()) };
+    let listed: Vec<PathBuf> = env::split_paths(&value).collect();
+    match listed.iter().find(|library| !library.is_absolute()) {
+        // The loader would search its own directories for a bare name.
+        Some(library) => wrong(LIBRARIES, &library.display().to_string(), "give absolute paths"),
+        None => Ok(listed),
+    }
 }
 
 fn switch(name: &str, value: &str) -> Result<bool> {

@@ -11,6 +11,8 @@ use strait_store_plugin::{CALL_PATIENCE, ForeignStore, Launch, Place, Plugin, Sp
 
 /// Key of `libhdfs:` in the map of libraries.
 const LIBHDFS: &str = "libhdfs";
+/// Variable that lists the libraries that a program's `libhdfs:` URIs can load, separated by colons.
+pub const LIBRARIES: &str = "STRAIT_LIBRARIES";
 /// Name of the option, for every library, that sets the time limit of a call in seconds.
 const TIMEOUT: &str = "timeout";
 
@@ -19,8 +21,41 @@ const TIMEOUT: &str = "timeout";
 pub struct ForeignOptions {
     /// Libraries by name: the NAME of `plugin:NAME://…`, or `libhdfs`.
     pub libraries: BTreeMap<String, Library>,
+    /// The libraries that a `libhdfs:` URI can load.
+    pub by_uri: ByUri,
     /// The command that runs [`serve_parent`], as a helper process. None: libraries run in this process.
     pub helper: Option<Launch>,
+}
+
+/// The libraries that a `libhdfs:` URI can load, by the path that the URI contains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ByUri {
+    /// These. Right where URIs can come from others than the operator.
+    Listed(Vec<PathBuf>),
+    /// All: the operator writes the URIs.
+    Any,
+}
+
+impl Default for ByUri {
+    /// None.
+    fn default() -> Self {
+        Self::Listed(Vec::new())
+    }
+}
+
+impl ByUri {
+    fn check(&self, uri: &StoreUri, library: &Path) -> Result<()> {
+        match self {
+            Self::Listed(libraries) if !libraries.iter().any(|listed| listed == library) => {
+                let why = format!(
+                    "{uri}: {LIBRARIES} doesn't list {}, so this program doesn't load it; see docs/plugins.md",
+                    library.display()
+                );
+                fail(ErrorKind::InvalidArgument, why)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// One library.
@@ -54,6 +89,7 @@ pub async fn open(uri: &StoreUri, options: &ForeignOptions) -> Result<ForeignSto
     };
     if kind == LIBHDFS {
         library.path = named.into();
+        options.by_uri.check(uri, &library.path)?;
     }
     let patience = patience(&mut library.options)?;
     let apart = options.helper.clone().filter(|_| !library.inside);

@@ -10,11 +10,12 @@
 //!                        └─ strait ──────── strait-client
 //! ```
 //!
-//! This room must never: hold state; decide anything by a path; link a server.
+//! This room must never: hold state; decide anything by a path; link a server; load a library that the
+//! options don't allow.
 
 mod foreign;
 
-pub use foreign::{ForeignOptions, Library, serve_parent};
+pub use foreign::{ByUri, ForeignOptions, Library, serve_parent};
 
 use futures::future::BoxFuture;
 use std::borrow::Cow;

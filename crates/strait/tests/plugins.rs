@@ -1,4 +1,5 @@
-//! Plugins, as the real binary runs them: the contract suite in both modes, and plugins that misbehave.
+//! Plugins in the test's process, and in the helper process of the real binary: the contract suite in both,
+//! and plugins that misbehave.
 
 mod support;
 
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_store::contract::{self, Fixture};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath, StoreUri};
-use strait_store_any::{ForeignOptions, Launch, Library, OpenOptions};
+use strait_store_any::{ByUri, ForeignOptions, Launch, Library, OpenOptions};
 use strait_testkit::HadoopLibhdfs;
 use strait_testkit::wait::eventually;
+use support::plugins::{HADOOP, HADOOP_OPTIONS, built, hadoop_environment};
 use support::{Gateway, Run, binary, command};
 
 const UNAVAILABLE: i32 = 22;
@@ -22,20 +24,6 @@ const BUSY: i32 = 19;
 const UNAUTHENTICATED: i32 = 16;
 const INTERNAL: i32 = 25;
 const OUTCOME_UNKNOWN: i32 = 24;
-
-/// Builds a plugin from its source, relative to the workspace.
-fn built(source: &str, dir: &Path) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let library = dir.join(Path::new(source).file_name().unwrap()).with_extension("so");
-    let mut cc = Command::new("cc");
-    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-I"]);
-    cc.arg(root.join("crates/store-plugin/include")).arg(root.join(source)).arg("-o").arg(&library);
-    if source.contains("gluster") {
-        cc.arg("-lgfapi");
-    }
-    assert!(cc.status().unwrap().success(), "{source} doesn't build");
-    library
-}
 
 /// Builds a plugin of `plugins` by CMake, against this installation.
 fn built_at(plugin: &str, home: &Path, dir: &Path) -> std::process::Output {
@@ -80,7 +68,8 @@ async fn opened_with(variables: &[String], uri: &str, name: &str, library: Libra
     let mut arguments: Vec<OsString> = variables.iter().map(Into::into).collect();
     arguments.extend([binary().into(), "plugin-helper".into()]);
     let launch = Launch { program: "env".into(), arguments };
-    let foreign = ForeignOptions { libraries: [(name.to_owned(), library)].into(), helper: Some(launch) };
+    let libraries = [(name.to_owned(), library)].into();
+    let foreign = ForeignOptions { libraries, by_uri: ByUri::Any, helper: Some(launch) };
     let options = OpenOptions { foreign, ..OpenOptions::default() };
     strait_store_any::open(&StoreUri::parse(uri).unwrap(), &options).await.unwrap()
 }
@@ -241,18 +230,14 @@ async fn hadoops_libhdfs_keeps_the_contract() {
     let library = HadoopLibhdfs::find().unwrap().build_in(dir.path()).unwrap().join("libhdfs.so.0.0.0");
     let hdfs = strait_testkit::MiniHdfs::start().unwrap();
     let uri = format!("libhdfs:{}!{}/", library.display(), hdfs.uri().trim_end_matches('/'));
-    // The library has no configuration of the cluster, whose datanodes are fewer than three.
-    let options = [("timeout", "60"), ("dfs.replication", "1")];
-    let options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
-    // It starts a JVM in its process, which looks for Hadoop's classes there.
-    let variables = [format!("CLASSPATH={}", hdfs.classpath()), "LIBHDFS_OPTS=-Xmx512m".to_owned()];
+    let options = HADOOP_OPTIONS.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+    let variables = hadoop_environment(&hdfs).map(|(name, value)| format!("{name}={value}"));
     let store = opened_with(&variables, &uri, "libhdfs", Library { options, ..Library::default() }).await;
     let (root, who) =
         (StorePath::parse("/contract").unwrap(), Principal::new(&strait_testkit::current_user()));
-    let mut report = contract::run("libhdfs (apart)", &Fixture::new(store, root, who)).await;
+    let fixture = Fixture { known: HADOOP, ..Fixture::new(store, root, who) };
+    let report = contract::run("libhdfs (apart)", &fixture).await;
     std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
-    // Hadoop's library passes names through JNI's own kind of UTF-8, which spoils characters beyond U+FFFF.
-    report.failed.retain(|(case, _)| *case != "names_in_every_script_come_back");
     assert!(report.failed.is_empty(), "{report}");
 }
 
@@ -309,6 +294,11 @@ fn a_bad_plugin_is_a_typed_error_in_time() {
     missing.fails(INVALID_ARGUMENT, "can't be loaded");
     let none = bad(dir.path(), Path::new("/lib/x86_64-linux-gnu/libm.so.6"), "", &["ls", "plugin:bad://x/"]);
     none.fails(INVALID_ARGUMENT, "isn't a plugin");
+    for (library, why) in
+        [("/no/such.so", "can't be loaded"), ("/lib/x86_64-linux-gnu/libm.so.6", "isn't a libhdfs")]
+    {
+        ran("", &["ls", &format!("libhdfs:{library}!hdfs://x/")]).fails(INVALID_ARGUMENT, why);
+    }
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 

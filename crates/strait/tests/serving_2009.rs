@@ -24,7 +24,7 @@ fn init(gateway: &Gateway) -> (Client, ClientHandle) {
 
 fn init_with(gateway: &Gateway, uri: &str) -> (Client, ClientHandle) {
     let mut client = Client::connect(gateway.address.parse().unwrap(), BINARY);
-    let args = InitArgs { uri: Some(uri.to_owned().into()) };
+    let args = InitArgs { uri: Some(uri.into()) };
     let Reply::Success(handle) = client.call::<methods::Init>(args) else { panic!("init throws nothing") };
     (client, handle)
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use strait_store_any::{ForeignOptions, Launch};
+use strait_store_any::{ByUri, ForeignOptions, Launch};
 
 /// Flags of object stores, as the AWS tools name them, and of plugins.
 #[derive(Debug, Clone, Default, Args)]
@@ -42,7 +42,9 @@ impl Foreign {
         let program = std::env::current_exe()
             .map_err(|error| Failure::other(format!("can't find this program's own file: {error}")))?;
         let helper = Launch { program, arguments: vec!["plugin-helper".into()] };
-        let mut options = ForeignOptions { helper: Some(helper), ..ForeignOptions::default() };
+        // The operator writes the command's URIs.
+        let mut options =
+            ForeignOptions { by_uri: ByUri::Any, helper: Some(helper), ..ForeignOptions::default() };
         for flag in &self.plugins {
             let Some((name, path)) =
                 flag.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty())

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub mod faulty;
+pub mod plugins;
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -39,16 +40,22 @@ impl Gateway {
 
     /// A gateway over the stores that these flags name.
     pub fn start(flags: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        Self::start_with(&[], flags)
+    }
+
+    /// As [`Gateway::start`], with these variables in its environment.
+    pub fn start_with(environment: &[(&str, String)], flags: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let address = format!("127.0.0.1:{}", free_port());
         let flags = flags(dir.path());
-        let process = Self::spawn(&address, &flags, dir.path());
+        let process = Self::spawn(&address, &flags, dir.path(), environment);
         Self { process, address, dir }
     }
 
-    fn spawn(address: &str, flags: &[String], dir: &Path) -> Process {
+    fn spawn(address: &str, flags: &[String], dir: &Path, environment: &[(&str, String)]) -> Process {
         let mut command = Command::new(binary());
         command.args(["serve", "--listen", address]).args(flags).env("HOME", dir);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut process = Process::spawn("gateway", command, dir).unwrap();
         process.wait_ready(DEADLINE, || TcpStream::connect(address).is_ok()).unwrap();
         process
@@ -57,7 +64,7 @@ impl Gateway {
     /// Kills it and starts another in its place.
     pub fn replace(&mut self, flags: &[String]) {
         self.process.kill();
-        self.process = Self::spawn(&self.address, flags, self.dir.path());
+        self.process = Self::spawn(&self.address, flags, self.dir.path(), &[]);
     }
 
     /// The URI of a path in its default store.
