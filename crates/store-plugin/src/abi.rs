@@ -1,4 +1,4 @@
-//! `strait_store.h` in Rust. A test compiles the header and compares both.
+//! `strait_store.h` in Rust. `tests/header.rs` compiles the header, and compares both.
 
 use std::ffi::{c_char, c_void};
 
@@ -10,6 +10,22 @@ pub const MESSAGE_BYTES: usize = 512;
 pub const NAME_BYTES: usize = 256;
 pub const OWNER_BYTES: usize = 128;
 pub const CHECKSUM_BYTES: usize = 64;
+
+/// The capabilities, as bits.
+pub const APPEND: u32 = 1 << 0;
+pub const TRUNCATE: u32 = 1 << 1;
+pub const RENAME_REPLACE: u32 = 1 << 2;
+pub const ATOMIC_RENAME: u32 = 1 << 3;
+pub const PERMISSIONS: u32 = 1 << 4;
+pub const OWNERSHIP: u32 = 1 << 5;
+pub const TIMES: u32 = 1 << 6;
+pub const REPLICATION: u32 = 1 << 7;
+pub const BLOCK_LOCATIONS: u32 = 1 << 8;
+pub const CHECKSUM: u32 = 1 << 9;
+pub const STATUS: u32 = 1 << 10;
+pub const VISIBLE_WHILE_WRITTEN: u32 = 1 << 11;
+pub const EXCLUSIVE_WRITER: u32 = 1 << 12;
+pub const PER_USER: u32 = 1 << 13;
 
 #[repr(C)]
 pub struct CError {

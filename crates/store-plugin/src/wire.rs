@@ -2,6 +2,7 @@
 //!
 //! A frame is two lengths (u32, little endian), a head (postcard), and a body of plain bytes.
 
+use crate::abi;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -294,24 +295,24 @@ impl Answer {
 
 /// The bits of `strait_store.h` as capabilities.
 pub fn capabilities(bits: u32, recovery_ms: u32) -> Capabilities {
-    let has = |bit: u32| bits & (1 << bit) != 0;
+    let has = |bit: u32| bits & bit != 0;
     Capabilities {
-        append: has(0),
-        truncate: has(1),
+        append: has(abi::APPEND),
+        truncate: has(abi::TRUNCATE),
         // strait_store.h has no function for concat.
         concat: false,
-        rename_replace: has(2),
-        atomic_rename: has(3),
-        permissions: has(4),
-        ownership: has(5),
-        times: has(6),
-        replication: has(7),
-        block_locations: has(8),
-        checksum: has(9),
-        status: has(10),
-        visible_while_written: has(11),
-        exclusive_writer: has(12),
-        per_user: has(13),
+        rename_replace: has(abi::RENAME_REPLACE),
+        atomic_rename: has(abi::ATOMIC_RENAME),
+        permissions: has(abi::PERMISSIONS),
+        ownership: has(abi::OWNERSHIP),
+        times: has(abi::TIMES),
+        replication: has(abi::REPLICATION),
+        block_locations: has(abi::BLOCK_LOCATIONS),
+        checksum: has(abi::CHECKSUM),
+        status: has(abi::STATUS),
+        visible_while_written: has(abi::VISIBLE_WHILE_WRITTEN),
+        exclusive_writer: has(abi::EXCLUSIVE_WRITER),
+        per_user: has(abi::PER_USER),
         recovery_ms,
     }
 }
@@ -319,23 +320,22 @@ pub fn capabilities(bits: u32, recovery_ms: u32) -> Capabilities {
 /// Capabilities as the bits of `strait_store.h`.
 pub fn bits(capabilities: &Capabilities) -> u32 {
     let flags = [
-        capabilities.append,
-        capabilities.truncate,
-        capabilities.rename_replace,
-        capabilities.atomic_rename,
-        capabilities.permissions,
-        capabilities.ownership,
-        capabilities.times,
-        capabilities.replication,
-        capabilities.block_locations,
-        capabilities.checksum,
-        capabilities.status,
-        capabilities.visible_while_written,
-        capabilities.exclusive_writer,
-        capabilities.per_user,
+        (abi::APPEND, capabilities.append),
+        (abi::TRUNCATE, capabilities.truncate),
+        (abi::RENAME_REPLACE, capabilities.rename_replace),
+        (abi::ATOMIC_RENAME, capabilities.atomic_rename),
+        (abi::PERMISSIONS, capabilities.permissions),
+        (abi::OWNERSHIP, capabilities.ownership),
+        (abi::TIMES, capabilities.times),
+        (abi::REPLICATION, capabilities.replication),
+        (abi::BLOCK_LOCATIONS, capabilities.block_locations),
+        (abi::CHECKSUM, capabilities.checksum),
+        (abi::STATUS, capabilities.status),
+        (abi::VISIBLE_WHILE_WRITTEN, capabilities.visible_while_written),
+        (abi::EXCLUSIVE_WRITER, capabilities.exclusive_writer),
+        (abi::PER_USER, capabilities.per_user),
     ];
-    let bits = flags.iter().enumerate().filter(|(_, has)| **has);
-    bits.fold(0, |bits, (index, _)| bits | 1 << index)
+    flags.iter().filter(|(_, has)| *has).fold(0, |bits, (bit, _)| bits | bit)
 }
 
 /// One end of a connection for calls, one at a time.
