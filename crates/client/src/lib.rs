@@ -39,8 +39,8 @@ pub use strait_wire::Secret;
 use strait_wire::{
     AppendFileRequest, ConcatFilesRequest, CreateFileRequest, GetBlockLocationsRequest, GetChecksumRequest,
     GetFileInfoRequest, GetStoreStatusRequest, ListDirectoryArgs, ListDirectoryReply, ListDirectoryRequest,
-    MakeDirectoriesRequest, RemovePathRequest, RenamePathRequest, SetAttributesRequest, Timed,
-    TruncateFileRequest, methods,
+    MakeDirectoriesRequest, RemovePathRequest, RenamePathRequest, ServerInfoRequest, SetAttributesRequest,
+    Timed, TruncateFileRequest, methods,
 };
 pub use tls::TlsOptions;
 use writer::Writer;
@@ -346,6 +346,13 @@ impl FileSystem for StraitStore {
             // Gateways of earlier versions don't have this field.
             settling: reply.settling.unwrap_or(false),
         })
+    }
+
+    async fn about(&self) -> Result<Option<String>> {
+        let root = StorePath::root();
+        let what = subject("ask for the version of", &root);
+        let asked = self.session.ask::<methods::ServerInfo>(what, 0, || ServerInfoRequest::default().into());
+        Ok(asked.await?.server)
     }
 }
 

@@ -566,6 +566,17 @@ impl Foreign for HdfsLibrary {
         };
         Ok(StoreStatus { capacity, used, remaining: capacity.saturating_sub(used), settling: false })
     }
+
+    /// hdfs.h has no version. The functions show which one it is.
+    fn about(&self) -> Result<Option<String>> {
+        let symbols = &self.inner.symbols;
+        let functions = match (symbols.new_builder, symbols.hsync) {
+            (None, _) => "of version 0.20: without hdfsNewBuilder",
+            (_, None) => "with hdfsNewBuilder, without hdfsHSync",
+            _ => "with hdfsNewBuilder and hdfsHSync",
+        };
+        Ok(Some(format!("a library for hdfs.h {functions}")))
+    }
 }
 
 /// The hosts of one block. None after the last block.

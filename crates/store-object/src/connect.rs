@@ -11,7 +11,7 @@ use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result, Scheme, fail};
 use tokio_rustls::rustls::RootCertStore;
@@ -58,10 +58,15 @@ impl Bucket for GoogleCloudStorage {
     }
 }
 
-/// Creates a client of this bucket or container. Sends no request yet.
-pub fn bucket(scheme: Scheme, name: &str, options: &Options) -> Result<Arc<dyn Bucket>> {
+/// Creates a client of this bucket or container. Sends no request yet. The first answer sets `server`.
+pub fn bucket(
+    scheme: Scheme,
+    name: &str,
+    options: &Options,
+    server: &Arc<OnceLock<String>>,
+) -> Result<Arc<dyn Bucket>> {
     let ca = options.ca.clone().or_else(|| options.variable("AWS_CA_BUNDLE").map(PathBuf::from));
-    let connector = Connector { roots: ca.map(roots).transpose()?, key: None };
+    let connector = Connector { roots: ca.map(roots).transpose()?, server: server.clone(), key: None };
     let made: object_store::Result<Arc<dyn Bucket>> = match scheme {
         Scheme::S3 => s3(name, options, connector)?.map(|store| Arc::new(store) as _),
         Scheme::Gs => gs(name, options, connector).map(|store| Arc::new(store) as _),

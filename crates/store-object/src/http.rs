@@ -2,7 +2,7 @@
 
 use crate::azure::SharedKey;
 use hyper::body::{Body, Frame, Incoming};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{HeaderName, HeaderValue, SERVER};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
@@ -17,8 +17,8 @@ use std::error::Error as StdError;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -38,6 +38,8 @@ pub const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(15);
 /// Longest answer: twice the largest piece that this crate requests. A page of 1,000 keys has at most 7 MiB.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
+/// Longest name of a server that is kept.
+const MAX_SERVER_CHARACTERS: usize = 100;
 /// Idle connections are closed after this time, before servers close them (AWS: 20 s).
 const IDLE: Duration = Duration::from_secs(15);
 /// Idle connections kept for each endpoint: as many as the calls of one user need at once.
@@ -70,6 +72,8 @@ pub async fn change<T>(condition: Option<Condition>, requests: impl Future<Outpu
 pub struct Connector {
     /// If given, only these certificate authorities are trusted, instead of the system's.
     pub roots: Option<RootCertStore>,
+    /// The header `Server` of the first answer, for people.
+    pub server: Arc<OnceLock<String>>,
     /// Azure's key, to sign a request again after a condition was added: the signature covers conditions.
     pub key: Option<Arc<SharedKey>>,
 }
@@ -82,7 +86,7 @@ impl HttpConnector for Connector {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(connect);
-        Ok(HttpClient::new(Service { client, key: self.key.clone() }))
+        Ok(HttpClient::new(Service { client, server: self.server.clone(), key: self.key.clone() }))
     }
 }
 
@@ -102,6 +106,7 @@ fn tls(roots: Option<RootCertStore>) -> ClientConfig {
 #[derive(Debug)]
 struct Service {
     client: Client<Connect, HttpRequestBody>,
+    server: Arc<OnceLock<String>>,
     key: Option<Arc<SharedKey>>,
 }
 
@@ -127,6 +132,11 @@ impl HttpService for Service {
             change.lost.store(true, Ordering::Relaxed);
         }
         let (parts, body) = answer?.into_parts();
+        if self.server.get().is_none()
+            && let Some(name) = parts.headers.get(SERVER).and_then(|name| name.to_str().ok())
+        {
+            let _ = self.server.set(name.chars().take(MAX_SERVER_CHARACTERS).collect());
+        }
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(Watched { body, silence: None, bytes: 0 })))
     }
 }

@@ -47,7 +47,7 @@ use futures::future::join;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use strait_store::budget::Pool;
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileStatus, FileSystem, FileType, FileWriter,
@@ -84,6 +84,8 @@ pub const CAPABILITIES: Capabilities = Capabilities {
 pub struct ObjectStore {
     bucket: Arc<dyn Bucket>,
     keys: Keys,
+    /// The name that the endpoint gives itself.
+    server: Arc<OnceLock<String>>,
 }
 
 /// The object or directory that has a name.
@@ -99,8 +101,9 @@ impl ObjectStore {
     /// # Errors
     /// The error says what to do about it. If the endpoint hangs, it comes within 35 s.
     pub async fn connect(scheme: Scheme, name: &str, root: &StorePath, options: &Options) -> Result<Self> {
-        let bucket = connect::bucket(scheme, name, options)?;
-        let store = Self { bucket, keys: Keys::beneath(root) };
+        let server = Arc::default();
+        let bucket = connect::bucket(scheme, name, options, &server)?;
+        let store = Self { bucket, keys: Keys::beneath(root), server };
         let place = format!("{scheme}://{name}");
         store.has_entries(&StorePath::root()).await.map_err(|error| error.at("open", place))?;
         Ok(store)
@@ -318,5 +321,9 @@ impl FileSystem for ObjectStore {
 
     async fn mkdirs(&self, _who: &Principal, path: &StorePath, _permission: Option<u32>) -> Result<()> {
         self.make(path).await.map_err(|error| error.at("mkdir", path))
+    }
+
+    async fn about(&self) -> Result<Option<String>> {
+        Ok(self.server.get().cloned())
     }
 }

@@ -131,7 +131,7 @@ mod tests {
         let bucket = |profile: Option<&str>, variables: &[(String, String)]| {
             let profile = profile.map(str::to_owned);
             let options = Options { profile, variables: variables.to_vec(), ..Options::default() };
-            crate::connect::bucket(strait_store::Scheme::S3, "b", &options)
+            crate::connect::bucket(strait_store::Scheme::S3, "b", &options, &std::sync::Arc::default())
         };
         let Err(error) = bucket(Some("role"), &variables) else { panic!("it acts as somebody else") };
         assert!(error.message().contains("role_arn"), "{error}");

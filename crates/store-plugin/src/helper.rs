@@ -182,6 +182,7 @@ impl Session {
             }
             Request::Checksum { who, path } => Ok(fs.checksum(&who.into(), &path)?.into()),
             Request::Status { who } => Ok(fs.status(&who.into())?.into()),
+            Request::About => Ok(Answer::About(fs.about()?)),
         }
     }
 

@@ -24,6 +24,8 @@ use strait_store::{
 const PORTION_ENTRIES: usize = 256;
 /// Longest file that a plugin can report. Larger numbers are errors of the plugin, and would overflow.
 const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+/// Largest capacity that a plugin can report: the largest that the gateway's interface has.
+const MAX_STORE_BYTES: u64 = i64::MAX as u64;
 /// Most blocks of one answer: a petabyte in blocks of 128 MiB.
 const MAX_BLOCKS: usize = 8 << 20;
 /// Most hosts of a block.
@@ -446,7 +448,19 @@ impl Foreign for Plugin {
         checked(|error| unsafe {
             status(self.inner.store.0, &raw mut capacity, &raw mut used, &raw mut remaining, error)
         })?;
-        Ok(StoreStatus { capacity, used, remaining, settling: false })
+        match [capacity, used, remaining].iter().any(|bytes| *bytes > MAX_STORE_BYTES) {
+            true => fail(ErrorKind::Internal, "the plugin returned an impossible capacity"),
+            false => Ok(StoreStatus { capacity, used, remaining, settling: false }),
+        }
+    }
+
+    fn about(&self) -> Result<Option<String>> {
+        let name = match self.inner.functions.name.is_null() {
+            true => "without a name".into(),
+            // SAFETY: the header says that it is a text.
+            false => unsafe { CStr::from_ptr(self.inner.functions.name) }.to_string_lossy(),
+        };
+        Ok(Some(format!("plugin {name}, for version {ABI} of strait_store.h")))
     }
 }
 

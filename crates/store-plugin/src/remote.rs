@@ -485,6 +485,13 @@ impl Foreign for Remote {
             _ => strange(),
         }
     }
+
+    fn about(&self) -> Result<Option<String>> {
+        match self.call(Reads, Request::About)?.1 {
+            Answer::About(about) => Ok(about),
+            _ => strange(),
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

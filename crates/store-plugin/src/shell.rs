@@ -235,6 +235,10 @@ impl FileSystem for ForeignStore {
         self.inner.capabilities()
     }
 
+    async fn about(&self) -> Result<Option<String>> {
+        self.call(false, |fs| fs.about()).await
+    }
+
     async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
         let (who, at) = (who.clone(), path.clone());
         let status = self.call(false, move |fs| fs.stat(&who, at.as_str())).await;

@@ -124,6 +124,7 @@ pub enum Request {
     Status {
         who: Who,
     },
+    About,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -170,6 +171,7 @@ pub enum Answer {
         used: u64,
         remaining: u64,
     },
+    About(Option<String>),
     Failed {
         kind: i32,
         message: String,

@@ -43,6 +43,10 @@ pub trait Foreign: Send + Sync + 'static {
     fn status(&self, _: &Principal) -> Result<StoreStatus> {
         absent()
     }
+    /// Name and version of the library, for people.
+    fn about(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
 }
 
 /// The error of an absent capability.

@@ -164,6 +164,11 @@ pub trait FileSystem: Send + Sync + 'static {
     async fn status(&self, _who: &Principal) -> Result<StoreStatus> {
         unsupported("status", &StorePath::root())
     }
+
+    /// Name and version of the server or the library behind this store, for people. None if it reports none.
+    async fn about(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
 }
 
 fn unsupported<T>(operation: &'static str, path: &StorePath) -> Result<T> {

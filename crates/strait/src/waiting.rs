@@ -278,6 +278,10 @@ impl FileSystem for Watched {
     async fn status(&self, who: &Principal) -> Result<StoreStatus> {
         self.waiting.on_path("status", &StorePath::root(), self.fs.status(who)).await
     }
+
+    async fn about(&self) -> Result<Option<String>> {
+        self.fs.about().await
+    }
 }
 
 struct WatchedReader {

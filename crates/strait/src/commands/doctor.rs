@@ -51,6 +51,7 @@ pub async fn doctor(context: &Context, doctor: Doctor) -> Result<(), Failure> {
         Ok(Err(failure)) => report.tell("open", refused(&failure))?,
         Ok(Ok(place)) => {
             report.tell("open", Good(capabilities(&place)))?;
+            report.tell("version", version(&place).await)?;
             inside(&place, doctor.read_only, &mut report).await?;
         }
     }
@@ -101,6 +102,16 @@ fn capabilities(place: &Place) -> String {
     let flags = place.fs.capabilities().flags();
     let has: Vec<&str> = flags.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
     format!("as {}; can: {}", place.who.user, has.join(" "))
+}
+
+/// The version of the server or the library, and of this program.
+async fn version(place: &Place) -> Verdict {
+    match timeout(PATIENCE, place.fs.about()).await {
+        Ok(Ok(Some(name))) => Good(format!("{name}; this is strait {}", env!("CARGO_PKG_VERSION"))),
+        Ok(Ok(None)) => Left("this kind of store reports no version"),
+        Ok(Err(error)) => refused(&error.into()),
+        Err(_) => Bad(silent(), "see the server's log"),
+    }
 }
 
 /// Checks that need the open store.
