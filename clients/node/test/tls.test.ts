@@ -73,7 +73,10 @@ describe("a gateway with TLS", () => {
 test("a password isn't sent to another machine in the clear", async (context) => {
   const addresses = Object.values(networkInterfaces()).flat();
   const host = addresses.find((one) => one?.family === "IPv4" && !one.internal)?.address;
-  if (host === undefined) return context.skip("this machine has no address but loopback's");
+  if (host === undefined) {
+    assert.notEqual(process.env.CI, "true", "CI may skip nothing; it lacks an address beside loopback's");
+    return context.skip("this machine has no address but loopback's");
+  }
   let received = 0;
   const server = net.createServer((socket) => socket.on("data", (data) => (received += data.length)).on("error", () => {}));
   await new Promise<void>((resolve) => server.listen(0, host, resolve));
