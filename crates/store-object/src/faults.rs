@@ -26,6 +26,8 @@ enum Answer {
     Lost,
     /// Status and headers, then bytes until the client stops reading.
     Flood(u16, &'static str),
+    /// These bytes, and then nothing until the client ends the connection.
+    Stall(String),
 }
 
 struct Request {
@@ -140,6 +142,11 @@ fn serve(
                 }
             }
             Answer::Lost => return,
+            Answer::Stall(start) => {
+                // The client's end of the connection ends this.
+                let _ = to.write_all(start.as_bytes()).and_then(|()| from.read_to_end(&mut Vec::new()));
+                return;
+            }
             Answer::Flood(status, headers) => {
                 let head = format!("HTTP/1.1 {status} -\r\n{headers}Connection: close\r\n\r\n");
                 let mut piece = head.into_bytes();
@@ -480,4 +487,39 @@ async fn an_answer_of_any_length_costs_bounded_memory() {
     });
     let Err(error) = endpoint.try_store().await else { panic!("that was no page") };
     assert!(error.message().contains("more than 32 MiB"), "{error}");
+}
+
+/// Longest wait of a call whose endpoint falls silent: one limit of an answer, and the retries before it.
+const IN_TIME: Duration = Duration::from_secs(100);
+
+#[tokio::test]
+async fn an_endpoint_that_falls_silent_amid_a_read_is_a_timeout() {
+    let endpoint = Endpoint::start(|request| match request.line.as_str() {
+        LOOK => Some(Answer::Of(200, object(100, ""), "")),
+        "GET /strait/f" => {
+            let head = object(100, "Content-Range: bytes 0-99/100\r\n");
+            Some(Answer::Stall(format!("HTTP/1.1 206 -\r\n{head}\r\nten bytes.")))
+        }
+        _ => None,
+    });
+    let file = endpoint.store().await.open(&ann(), &path("/f")).await.unwrap();
+    let read = tokio::time::timeout(IN_TIME, file.read_at(0, 100)).await;
+    let error = read.expect("the read ends in time").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_falls_silent_amid_an_upload_leaves_no_wrong_success() {
+    // A part changes no file. Whether a completion did is unknown.
+    for (silent, kind) in
+        [("PUT /strait/f?partNumber", ErrorKind::TimedOut), (COMPLETE, ErrorKind::OutcomeUnknown)]
+    {
+        let endpoint = Endpoint::start(move |request| {
+            request.line.starts_with(silent).then(|| Answer::Stall(String::new()))
+        });
+        let mut file = endpoint.written().await;
+        let closed = tokio::time::timeout(IN_TIME, file.close()).await;
+        let error = closed.expect("the close ends in time").unwrap_err();
+        assert_eq!(error.kind(), kind, "{silent}: {error}");
+    }
 }

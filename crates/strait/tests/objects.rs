@@ -45,6 +45,7 @@ fn files_go_to_a_bucket_and_come_back() {
     strait(&["ls", "s3://missing-bucket/"], b"").fails(NOT_FOUND, "no such bucket");
     let doctor = strait(&["doctor", &uri("/")], b"");
     let told = doctor.text();
+    assert!(told.lines().any(|line| line.starts_with("version") && line.contains("Werkzeug")), "{told}");
     for check in ["resolve", "connect", "open", "list", "write", "clock", "read", "rename", "remove"] {
         assert!(told.lines().any(|line| line.starts_with(check) && line.contains(" ok")), "{check}: {told}");
     }
@@ -68,6 +69,40 @@ fn a_gateway_serves_a_directory_of_a_bucket() {
     let direct =
         ran(gateway.dir.path(), &server.url(), &["cat", &format!("s3://{OBJECT_BUCKET}/some/root/f")], b"");
     assert_eq!(direct.text(), "content");
+}
+
+#[test]
+fn a_bucket_that_falls_silent_leaves_a_gateways_other_store_alone() {
+    use rustix::process::Signal;
+    let Some(server) = ObjectServer::moto().unwrap() else {
+        return skip("a_bucket_that_falls_silent_leaves_a_gateways_other_store_alone", "moto in .venv-s3");
+    };
+    let keys = KEYS.map(|(name, value)| (name, value.to_owned()));
+    let gateway = Gateway::start_with(&keys, |dir| {
+        let files = format!("files=file://{}", support::fresh(dir, "data").display());
+        let lake = format!("lake=s3://{OBJECT_BUCKET}/");
+        ["--endpoint-url", &server.url(), "--store", &files, "--store", &lake].map(str::to_owned).to_vec()
+    });
+    let (file, lake) = (gateway.uri("/@files/f"), gateway.uri("/@lake/f"));
+    for uri in [&file, &lake] {
+        gateway.run_with(["put", "-", uri], b"content", &[]).ok();
+    }
+    server.process.signal(Signal::STOP);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let gateway = &gateway;
+        let silent = [["cat", &lake], ["ls", &lake]].map(|args| scope.spawn(move || gateway.run(args)));
+        for _ in 0..3 {
+            assert_eq!(gateway.run(["cat", &file]).text(), "content");
+        }
+        for run in silent {
+            run.join().unwrap().fails(TIMED_OUT, "doesn't answer within 15 s");
+        }
+    });
+    assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
+    server.process.signal(Signal::CONT);
+    gateway.run_with(["put", "-f", "-", &lake], b"again", &[]).ok();
+    assert_eq!(gateway.run(["cat", &lake]).text(), "again");
 }
 
 #[test]
