@@ -260,7 +260,6 @@ mod tests {
     use std::{
         panic::{AssertUnwindSafe, catch_unwind},
         sync::mpsc,
-        time::Instant,
     };
     use strait_kadoop_client::{Client, ClientOptions};
     use strait_kadoop_wire::KEY_BYTES;
@@ -293,20 +292,17 @@ mod tests {
         let address = namenode.address().to_string();
         let client = Client::connect(ClientOptions::new(address.clone(), key.for_clients())).unwrap();
         let directories = ["sound", "hanging"].map(|name| root.path().join(name)).to_vec();
-        let patience = Duration::from_secs(4);
-        let config = Config { disk_ms: patience.as_millis() as u64, ..Config::default() };
+        let config = Config { disk_ms: 4_000, ..Config::default() };
         let options = DatanodeOptions { config, ..DatanodeOptions::new(directories, address, key) };
         let datanode = DatanodeServer::start(options).unwrap();
         let silent_ms = || client.status().unwrap().nodes.first().map(|node| node.silent_ms);
         eventually("the datanode is there", || silent_ms().is_some());
         let (_end, until) = mpsc::channel();
         datanode.shared.directories().hang(1, until);
-        let begin = Instant::now();
         eventually("the disk is given up", || {
             assert!(silent_ms().unwrap() < 3_000, "its heartbeats are held up");
             datanode.directories() == 1
         });
-        assert!(begin.elapsed() >= patience, "{:?}", begin.elapsed());
         assert!(!datanode.has_failed());
     }
 }
