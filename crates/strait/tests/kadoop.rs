@@ -9,12 +9,13 @@ mod up;
 use bytes::Bytes;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strait_client::{Options, StraitStore, TokenSink};
 use strait_store::contract::{self, Fixture};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
-use strait_testkit::wait::{eventually, obtained_task, pause};
+use strait_testkit::wait::{eventually, obtained_task};
 use strait_testkit::{Process, free_port};
 use strait_wire::Secret;
 use support::{Gateway, ended};
@@ -526,6 +527,21 @@ fn a_datanode_is_decommissioned_and_missed_by_nobody() {
     rack.processes.clear();
 }
 
+/// The number of the last record in a dump of the log.
+fn last_record(dump: &support::Run) -> u64 {
+    let line: serde_json::Value = serde_json::from_str(dump.text().lines().next_back().unwrap()).unwrap();
+    line["sequence"].as_u64().unwrap()
+}
+
+/// The number of the latest record that the datanode with this directory knows of, according to its file
+/// `heard`: the higher number in the file's two slots.
+fn last_heard(directory: &Path) -> u64 {
+    let file = std::fs::read(directory.join("heard")).unwrap_or_default();
+    let numbers = [16, 4_096 + 16].map(|at| file.get(at..at + 8));
+    let numbers = numbers.into_iter().flatten().map(|number| u64::from_le_bytes(number.try_into().unwrap()));
+    numbers.max().unwrap_or(0)
+}
+
 #[test]
 fn after_an_older_copy_of_the_namenode_an_operator_decides() {
     let mut rack = Rack::start(1);
@@ -549,8 +565,9 @@ fn after_an_older_copy_of_the_namenode_an_operator_decides() {
     let all = rack.uri("/");
     let listed = |rack: &Rack| rack.run(["datanodes", &all], b"").text().to_owned();
     assert!(!listed(&rack).contains("refused"), "{}", listed(&rack));
-    let a_heartbeat = std::time::Duration::from_millis(1_500);
-    pause("the datanode hears of the last record with its next heartbeat", a_heartbeat);
+    let last = last_record(&rack.run(["--json", "kadoop-log", "dump", "nn"], b""));
+    let remembers = || last_heard(&rack.dir.path().join("dn0a")) >= last;
+    eventually("the datanode has stored that it knows of the last record", remembers);
     stop(&mut rack);
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(&kept, &data).unwrap();

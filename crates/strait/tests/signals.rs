@@ -3,10 +3,11 @@
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use strait_testkit::sockets::unread_at;
 use strait_testkit::spawn_bound;
-use strait_testkit::wait::{eventually, pause};
+use strait_testkit::wait::eventually;
 use support::{Gateway, code, command, fresh};
 
 /// Three seconds for the cleanup, and as much again for a loaded machine.
@@ -36,12 +37,12 @@ fn a_put_into_a_gateway_that_hangs_ends_and_names_what_may_be_left() {
     gateway.process.signal(Signal::CONT);
 }
 
-/// A put of standard input that has begun, and its input.
-fn begun(gateway: &Gateway, mut put: std::process::Command) -> (Child, std::process::ChildStdin) {
+/// A put of standard input that has begun, and its input, of which it has this many bytes so far.
+fn begun(gateway: &Gateway, mut put: Command, bytes: usize) -> (Child, std::process::ChildStdin) {
     put.stdin(Stdio::piped());
     let mut child = spawn_bound(put).unwrap();
     let mut input = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut input, &vec![0; 2_000_000]).unwrap();
+    std::io::Write::write_all(&mut input, &vec![0; bytes]).unwrap();
     eventually("the temporary file is there", || gateway.data().read_dir().unwrap().count() == 1);
     (child, input)
 }
@@ -51,7 +52,7 @@ fn a_closed_terminal_ends_a_put_and_leaves_nothing() {
     let gateway = Gateway::over_files();
     let mut put = command(gateway.dir.path());
     put.args(["put", "-", &gateway.uri("/f")]);
-    let (mut child, _input) = begun(&gateway, put);
+    let (mut child, _input) = begun(&gateway, put, 2_000_000);
     send(&child, Signal::HUP);
     assert_eq!(code(child.wait().unwrap()), 129);
     assert_eq!(gateway.data().read_dir().unwrap().count(), 0);
@@ -60,12 +61,12 @@ fn a_closed_terminal_ends_a_put_and_leaves_nothing() {
 #[test]
 fn a_put_that_was_begun_to_survive_its_terminal_goes_on() {
     let gateway = Gateway::over_files();
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = Command::new("sh");
     let put = command(gateway.dir.path());
     let script = "trap '' HUP; exec \"$0\" \"$@\"";
     shell.args(["-c", script]).arg(put.get_program()).args(["put", "-", &gateway.uri("/f")]);
     shell.env("HOME", gateway.dir.path()).current_dir(gateway.dir.path());
-    let (mut child, input) = begun(&gateway, shell);
+    let (mut child, input) = begun(&gateway, shell, 2_000_000);
     send(&child, Signal::HUP);
     drop(input);
     assert_eq!(code(child.wait().unwrap()), 0);
@@ -77,15 +78,24 @@ fn a_second_signal_ends_at_once() {
     let gateway = Gateway::over_files();
     let mut put = command(gateway.dir.path());
     put.args(["put", "-", &gateway.uri("/f")]);
-    let (mut child, _input) = begun(&gateway, put);
+    // Without input, it sends nothing until its cleanup.
+    let (mut child, _input) = begun(&gateway, put, 0);
     gateway.process.signal(Signal::STOP);
     send(&child, Signal::INT);
-    pause("the command may take two that are pending for one", Duration::from_millis(300));
+    let address = gateway.address.parse().unwrap();
+    eventually("its cleanup waits for the gateway", || unread_at(address) > 0);
     let since = Instant::now();
     send(&child, Signal::TERM);
     assert_eq!(code(child.wait().unwrap()), 143);
     assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
     gateway.process.signal(Signal::CONT);
+}
+
+/// Whether a thread of this process is opening a FIFO without a writer (proc(5), `wchan`).
+fn waits_for_a_writer(child: &Child) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let waits = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("wchan")));
+    waits.flatten().any(|function| function == "wait_for_partner")
 }
 
 #[test]
@@ -104,13 +114,7 @@ fn a_put_that_waits_for_the_writer_of_a_fifo_ends() {
     let mut put = command(dir.path());
     put.arg("put").arg(&fifo).arg(format!("file://{}", target.display()));
     let mut child = spawn_bound(put).unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    eventually("signals are caught", || {
-        let status = std::fs::read_to_string(&status).unwrap_or_default();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
-    });
-    pause("nothing tells when it has come to the FIFO", Duration::from_millis(100));
+    eventually("it waits for a writer", || waits_for_a_writer(&child));
     let since = Instant::now();
     send(&child, Signal::INT);
     assert_eq!(code(child.wait().unwrap()), 130);

@@ -8,8 +8,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+use strait_testkit::sockets::unread_at;
 use strait_testkit::spawn_bound;
-use strait_testkit::wait::{pause, wait_until};
+use strait_testkit::wait::{eventually, wait_until};
 use support::faulty::{Fault, Faulty};
 use support::{Gateway, Run, command, fresh};
 
@@ -264,12 +265,13 @@ fn connections_queue_while_a_gateway_is_busy() {
 #[test]
 fn a_gateway_that_is_stopped_and_goes_on_is_waited_for() {
     let gateway = furnished();
+    let address = gateway.address.parse().unwrap();
     gateway.process.signal(Signal::STOP);
     let run = in_time(&gateway, &["ls", &gateway.uri("/")]);
     run.fails(TIMED_OUT, "no answer within 2 s");
     let waiting = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| gateway.run(["--timeout", "60", "ls", &gateway.uri("/")]));
-        pause("the command waits for its answer", Duration::from_secs(1));
+        eventually("the command waits for an answer", || unread_at(address) > 0);
         gateway.process.signal(Signal::CONT);
         waiting.join().unwrap()
     });
