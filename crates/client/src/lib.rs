@@ -66,6 +66,11 @@ pub struct Options {
     /// Time limit for reaching the gateway, for a login, and for each due reply; none:
     /// [`DEFAULT_TIMEOUT`].
     pub timeout: Option<Duration>,
+    /// Time limit for each operation as a whole: connecting, a login, all attempts, and work that grows with
+    /// the data, such as the removal of a tree. An operation is a call of [`FileSystem`], [`FileReader`] or
+    /// [`FileWriter`], and for a listing each page. The gateway learns the remaining time, and stops a query
+    /// that exceeds it. None: only [`Options::timeout`] bounds each wait.
+    pub operation_timeout: Option<Duration>,
 }
 
 /// Longer than a gateway itself waits for a lost node of its store: 70 s over HDFS, 45 s over Kadoop.
@@ -373,12 +378,16 @@ impl Listing {
             None => self.session.ask::<methods::ListDirectory>(what, 0, || request(None).into()).await?,
             // A cursor advances with each page. If a page was lost, its cursor can't be used again.
             Some(cursor) => {
-                let attached = self.session.attached(Turn::InOrder).await?;
-                let mut request: ListDirectoryArgs = request(Some(cursor)).into();
-                request.set_deadline_ms(time_left_ms());
-                let answered = attached.connection.call::<methods::ListDirectory>(&request, 0).await;
-                let reply = answered.map_err(|broken| self.session.lost(&broken, what))?;
-                session::outcome::<methods::ListDirectory>(reply, what).map_err(|e| self.ended(e))?
+                let deadline = self.session.deadline();
+                let page = async {
+                    let attached = self.session.attached(Turn::InOrder).await?;
+                    let mut request: ListDirectoryArgs = request(Some(cursor)).into();
+                    request.set_deadline_ms(time_left_ms(deadline));
+                    let answered = attached.connection.call::<methods::ListDirectory>(&request, 0).await;
+                    let reply = answered.map_err(|broken| self.session.lost(&broken, what))?;
+                    session::outcome::<methods::ListDirectory>(reply, what).map_err(|e| self.ended(e))
+                };
+                self.session.by(deadline, what, page).await??
             }
         };
         self.cursor = reply.cursor;

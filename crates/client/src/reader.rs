@@ -275,10 +275,11 @@ impl FileReader for Reader {
         if length == 0 || beyond {
             return Ok(Bytes::new());
         }
+        let limit = self.session.limit();
         if length < SMALL_READ_BYTES && !self.reads_as_asked.load(Ordering::Relaxed) {
-            return self.read_small(offset, length).await;
+            return self.session.by(limit, self.subject(), self.read_small(offset, length)).await?;
         }
-        self.read_whole(offset, length).await
+        self.session.by(limit, self.subject(), self.read_whole(offset, length)).await?
     }
 
     fn length(&self) -> u64 {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_store::work::Work;
@@ -161,8 +161,40 @@ impl Session {
             renewal: Mutex::default(),
             incarnation: AtomicI64::new(0),
         });
-        session.attached(Turn::Beside).await?;
+        let subject = Subject { operation: "connect to", path: &session.address };
+        session.by(session.limit(), subject, session.attached(Turn::Beside)).await??;
         Ok(session)
+    }
+
+    /// The end of [`Options::operation_timeout`] for an operation that begins now.
+    pub(super) fn limit(&self) -> Option<Instant> {
+        self.options.operation_timeout.and_then(|limit| Instant::now().checked_add(limit))
+    }
+
+    /// The time until which an operation that begins now may take: its [`Self::limit`], or the deadline of the
+    /// call that this one serves, if that is earlier.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.limit().into_iter().chain(callers_deadline()).min()
+    }
+
+    /// Fails `work` at the deadline, if there is one.
+    pub(super) async fn by<T>(
+        &self,
+        deadline: Option<Instant>,
+        subject: Subject<'_>,
+        work: impl Future<Output = T>,
+    ) -> Result<T> {
+        let Some(deadline) = deadline else { return Ok(work.await) };
+        timeout_at(deadline, work).await.map_err(|_| {
+            let why = match self.options.operation_timeout {
+                Some(limit) if callers_deadline() != Some(deadline) => {
+                    format!("it took longer than its time limit of {} s", limit.as_secs_f64())
+                }
+                _ => "the caller's deadline passed before it answered".to_owned(),
+            };
+            let message = format!("{}: {why}", self.address);
+            Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path)
+        })
     }
 
     /// A connection for a call: an unused one, a further one if all are in use and the call would
@@ -512,22 +544,29 @@ impl Session {
         called.await.map_err(|(error, unanswered)| if unanswered { unknown(error, subject) } else { error })
     }
 
-    /// As [`Self::repeat`], but fails at the deadline of the call that this one serves, if that has one.
+    /// As [`Self::repeat`], but fails at the [`Self::deadline`].
     async fn call<M>(
         self: &Arc<Self>,
         subject: Subject<'_>,
         payload_bytes: usize,
-        args: impl FnMut(bool) -> M::Args,
+        mut args: impl FnMut(bool) -> M::Args,
     ) -> std::result::Result<M::Success, (Error, bool)>
     where
         M: Method<Exception = DfsError, Args: Timed>,
     {
-        let answered = self.repeat::<M>(subject, payload_bytes, args);
-        let Some(deadline) = Work::deadline() else { return answered.await };
-        timeout_at(deadline.into(), answered).await.unwrap_or_else(|_| {
-            let message = format!("{}: the caller's deadline passed before it answered", self.address);
-            Err((Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path), true))
-        })
+        let deadline = self.deadline();
+        // Without our limit in requests that the gateway runs beside others: of a stream of them, each has its
+        // own time.
+        let told = if turn::<M>() == Turn::InOrder { deadline } else { callers_deadline() };
+        let sent = AtomicBool::new(false);
+        let answered = self.repeat::<M>(subject, payload_bytes, |is_retry| {
+            sent.store(true, Ordering::Relaxed);
+            let mut args = args(is_retry);
+            args.set_deadline_ms(time_left_ms(told));
+            args
+        });
+        let answered = self.by(deadline, subject, answered).await;
+        answered.unwrap_or_else(|late| Err((late, sent.load(Ordering::Relaxed))))
     }
 
     /// Repeats a call after each broken connection, and once if the session has ended. With an error it
@@ -596,11 +635,7 @@ impl Session {
     }
 
     /// One call on one connection.
-    async fn answer<M>(&self, on: &Attached, mut args: M::Args, payload_bytes: usize) -> Answered<M>
-    where
-        M: Method<Args: Timed>,
-    {
-        args.set_deadline_ms(time_left_ms());
+    async fn answer<M: Method>(&self, on: &Attached, args: M::Args, payload_bytes: usize) -> Answered<M> {
         match LONG_WORK.contains(&M::NAME) {
             true => on.connection.call_until_done::<M, _>(&args, || self.is_there()).await,
             false => on.connection.call::<M>(&args, payload_bytes).await,
@@ -669,11 +704,15 @@ impl Session {
     }
 }
 
-/// The time left until the deadline of the call that this one serves, if that has a deadline. The session's
-/// own time limit isn't sent as a deadline: it starts with the previous reply, at a time that the gateway
-/// can't know.
-pub(super) fn time_left_ms() -> Option<i32> {
-    let left = Work::deadline()?.saturating_duration_since(std::time::Instant::now());
+/// The deadline of the call that this one serves, if that has one.
+fn callers_deadline() -> Option<Instant> {
+    Work::deadline().map(Instant::from)
+}
+
+/// The time left until a deadline, for a request. [`Options::timeout`] is no deadline: it starts with the
+/// previous reply, at a time that the gateway can't know.
+pub(super) fn time_left_ms(deadline: Option<Instant>) -> Option<i32> {
+    let left = deadline?.saturating_duration_since(Instant::now());
     i32::try_from(left.as_micros().div_ceil(1_000)).ok()
 }
 

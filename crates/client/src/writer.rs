@@ -207,13 +207,58 @@ impl Writer {
         Ok(())
     }
 
+    async fn push_all(&mut self, mut data: Bytes) -> Result<()> {
+        let most = match self.lane().await {
+            Some(lane) => lane.max_chunk_bytes,
+            None => MAX_CHUNK_BYTES, // the gateway is away: `settle` sends it later
+        };
+        while !data.is_empty() {
+            self.push(data.split_to(data.len().min(most))).await?;
+        }
+        Ok(())
+    }
+
     async fn flush_as(&mut self, mode: FlushMode, operation: &'static str) -> Result<Option<u32>> {
+        let (session, path) = (self.session.clone(), self.path.clone());
+        let subject = Subject { operation, path: path.as_str() };
+        let flushed = session.by(session.limit(), subject, self.flush_now(mode, subject)).await;
+        flushed.unwrap_or_else(|late| Err(self.too_late(late, subject)))
+    }
+
+    async fn flush_now(&mut self, mode: FlushMode, subject: Subject<'_>) -> Result<Option<u32>> {
         self.settle().await?;
         let request = FlushFileRequest { handle: Some(self.handle), mode: Some(mode), ..Default::default() };
-        let path = self.path.clone();
-        let subject = Subject { operation, path: path.as_str() };
         let flushed = self.session.ask::<methods::FlushFile>(subject, 0, || request.clone().into()).await;
         Ok(count(flushed.map_err(|error| self.fail(error, subject))?.replicas))
+    }
+
+    async fn close_now(&mut self, subject: Subject<'_>) -> Result<Option<u32>> {
+        self.settle().await?;
+        let handle = self.handle;
+        let closed = self.session.change::<methods::CloseFile>(subject, |mutation| {
+            let request = CloseFileRequest {
+                request_id: mutation.id(),
+                is_retry: mutation.is_retry(),
+                handle: Some(handle),
+                ..Default::default()
+            };
+            request.into()
+        });
+        let closed = closed.await.map_err(|error| self.fail(error, subject))?;
+        self.closed = true;
+        match closed.length {
+            Some(length) if length >= 0 && length as u64 != self.position => {
+                let message = format!("the file has {length} bytes instead of {}", self.position);
+                fail(ErrorKind::Internal, message).map_err(|error: Error| error.at("close", &self.path))
+            }
+            _ => Ok(count(closed.replicas)),
+        }
+    }
+
+    /// Ends this writer after an operation that exceeded its time limit: nobody waits for its appends any more.
+    fn too_late(&mut self, late: Error, subject: Subject<'_>) -> Error {
+        let late = if self.under_way.is_empty() { late } else { unknown(late, subject) };
+        self.fail(late, subject)
     }
 }
 
@@ -248,20 +293,16 @@ impl Append {
 
 #[async_trait]
 impl FileWriter for Writer {
-    async fn append(&mut self, mut data: Bytes) -> Result<()> {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
         self.check_usable()?;
         if data.len() > MAX_CHUNK_BYTES {
             return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
                 .map_err(|error: Error| error.at("append to", &self.path));
         }
-        let most = match self.lane().await {
-            Some(lane) => lane.max_chunk_bytes,
-            None => MAX_CHUNK_BYTES, // the gateway is away: `settle` sends it later
-        };
-        while !data.is_empty() {
-            self.push(data.split_to(data.len().min(most))).await?;
-        }
-        Ok(())
+        let (session, path) = (self.session.clone(), self.path.clone());
+        let subject = Subject { operation: "append to", path: path.as_str() };
+        let pushed = session.by(session.limit(), subject, self.push_all(data)).await;
+        pushed.unwrap_or_else(|late| Err(self.too_late(late, subject)))
     }
 
     async fn flush(&mut self) -> Result<Option<u32>> {
@@ -276,28 +317,11 @@ impl FileWriter for Writer {
         if self.closed {
             return Ok(None);
         }
-        self.settle().await?;
-        let handle = self.handle;
-        let path = self.path.clone();
+        let (session, path) = (self.session.clone(), self.path.clone());
         let subject = Subject { operation: "close", path: path.as_str() };
-        let closed = self.session.change::<methods::CloseFile>(subject, |mutation| {
-            let request = CloseFileRequest {
-                request_id: mutation.id(),
-                is_retry: mutation.is_retry(),
-                handle: Some(handle),
-                ..Default::default()
-            };
-            request.into()
-        });
-        let closed = closed.await.map_err(|error| self.fail(error, subject))?;
-        self.closed = true;
-        match closed.length {
-            Some(length) if length >= 0 && length as u64 != self.position => {
-                let message = format!("the file has {length} bytes instead of {}", self.position);
-                fail(ErrorKind::Internal, message).map_err(|error: Error| error.at("close", &self.path))
-            }
-            _ => Ok(count(closed.replicas)),
-        }
+        let closed = session.by(session.limit(), subject, self.close_now(subject)).await;
+        // The gateway may have closed the file.
+        closed.unwrap_or_else(|late| Err(self.fail(unknown(late, subject), subject)))
     }
 
     fn position(&self) -> u64 {

@@ -73,6 +73,11 @@ pub struct Global {
     #[arg(long, global = true, env = "STRAIT_TIMEOUT", value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=MAX_TIMEOUT_SECONDS))]
     pub timeout: Option<u64>,
+    /// End each operation at a gateway after this long, even if the gateway lives and works on it, for example
+    /// on the removal of a tree [default: no limit].
+    #[arg(long, global = true, env = "STRAIT_OPERATION_TIMEOUT", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_TIMEOUT_SECONDS))]
+    pub operation_timeout: Option<u64>,
     /// Use TLS with gateways. Without it, logins work only on this host.
     #[arg(long, global = true, env = "STRAIT_TLS", action = ArgAction::SetTrue, value_parser = boolean)]
     pub tls: bool,

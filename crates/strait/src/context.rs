@@ -38,6 +38,7 @@ pub struct Context {
     /// The store where relative paths begin.
     default_store: Option<String>,
     timeout: Option<Duration>,
+    operation_timeout: Option<Duration>,
     kadoop_key: Option<PathBuf>,
     kadoop_over_tcp: bool,
     foreign: Foreign,
@@ -110,6 +111,7 @@ impl Context {
             gateway_store: global.gateway_store.filter(|name| !name.is_empty()),
             default_store: global.default_store,
             timeout: global.timeout.map(Duration::from_secs),
+            operation_timeout: global.operation_timeout.map(Duration::from_secs),
             kadoop_key: global.kadoop_key,
             kadoop_over_tcp: global.kadoop_over_tcp,
             foreign: global.foreign,
@@ -373,9 +375,9 @@ impl Context {
     /// Options for a login to this store of a gateway.
     pub fn login_at(&self, uri: &StoreUri) -> Options {
         let store = uri.gateway_store().map(str::to_owned);
-        let (tls, timeout) = (self.tls.clone(), self.timeout);
+        let (tls, timeout, operation_timeout) = (self.tls.clone(), self.timeout, self.operation_timeout);
         let Some(user) = self.user.clone() else {
-            return Options { store, tls, timeout, ..Options::default() };
+            return Options { store, tls, timeout, operation_timeout, ..Options::default() };
         };
         let address = uri.gateway();
         let cached = tokens::CachedToken::new(&address, &user, store.as_deref());
@@ -402,6 +404,7 @@ impl Context {
                 .map(|cached| -> strait_client::TokenSink { Arc::new(move |token| cached.keep(token)) }),
             tls,
             timeout,
+            operation_timeout,
         }
     }
 

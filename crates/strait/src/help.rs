@@ -10,12 +10,13 @@ pub const REACHING: &str = "Reaching stores";
 pub const TELLING: &str = "Messages";
 
 /// Names in clap of the flags for connecting to a gateway.
-pub const GATEWAY_FLAGS: [&str; 9] = [
+pub const GATEWAY_FLAGS: [&str; 10] = [
     "user",
     "password_file",
     "gateway_store",
     "default_store",
     "timeout",
+    "operation_timeout",
     "tls",
     "tls_ca",
     "client_cert",
@@ -33,13 +34,14 @@ pub const FOREIGN_FLAGS: [&str; 7] =
 pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
 /// The commands that call only Kadoop's namenodes, and read no file.
 const OPERATORS: [&str; 4] = ["datanodes", "admit", "decommission", "rebalance"];
-const UNUSED_BY_OPERATORS: [&str; 5] =
-    ["gateway_store", "default_store", "timeout", "tls", "kadoop_over_tcp"];
+const UNUSED_BY_OPERATORS: [&str; 6] =
+    ["gateway_store", "default_store", "timeout", "operation_timeout", "tls", "kadoop_over_tcp"];
 /// `logout` uses only this host's tokens, by user and store.
-const UNUSED_BY_LOGOUT: [&str; 9] = [
+const UNUSED_BY_LOGOUT: [&str; 10] = [
     "password_file",
     "default_store",
     "timeout",
+    "operation_timeout",
     "tls",
     "tls_ca",
     "client_cert",

@@ -138,6 +138,18 @@ fn at_removing() {
 }
 
 #[test]
+fn at_removing_with_a_limit_of_the_whole_operation() {
+    let gateway = furnished();
+    let faulty = Faulty::before(&gateway.address, "removePath", Fault::Silence);
+    let tree = format!("strait://{}/tree", faulty.address);
+    let began = Instant::now();
+    // Without the limit, the command waits twice for the other one.
+    let run = gateway.run(["--timeout", "60", "--operation-timeout", TIMEOUT, "rm", "-r", &tree]);
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    run.fails(OUTCOME_UNKNOWN, "it took longer than its time limit of 2 s");
+}
+
+#[test]
 fn while_many_files_are_put() {
     try_each_fault("appendData", &["put", "-t", "8", "local/tree", "@/new-%"]);
 }

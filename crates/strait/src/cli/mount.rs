@@ -90,7 +90,7 @@ const IGNORED: [&str; 24] = [
     "owner",
 ];
 /// Options of mount(8) with a value, and their flags.
-const VALUED: [(&str, &str); 13] = [
+const VALUED: [(&str, &str); 14] = [
     ("plfs", "--plfs"),
     ("soft", "--soft"),
     ("attr_cache", "--attr-cache"),
@@ -104,6 +104,7 @@ const VALUED: [(&str, &str); 13] = [
     ("client_cert", "--client-cert"),
     ("client_key", "--client-key"),
     ("timeout", "--timeout"),
+    ("operation_timeout", "--operation-timeout"),
 ];
 /// Options of mount(8) without a value, and their flags.
 const PLAIN: [(&str, &str); 4] =

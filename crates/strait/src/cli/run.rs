@@ -143,6 +143,7 @@ impl Global {
             ("--password-file", path(&self.password_file)),
             ("--gateway-store", self.gateway_store.clone()),
             ("--timeout", self.timeout.map(|seconds| seconds.to_string())),
+            ("--operation-timeout", self.operation_timeout.map(|seconds| seconds.to_string())),
             ("--tls-ca", path(&self.tls_ca)),
             ("--client-cert", path(&self.client_cert)),
             ("--client-key", path(&self.client_key)),
