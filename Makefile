@@ -19,9 +19,10 @@ test:
 test-languages:
 	@scripts/test-languages.sh
 
-# The tests that take too long for every change: a million calls, a million schedules.
+# The tests that take too long for every change. STEPS="mount mpi" picks some; SCALE=1 repeats faults and
+# schedules ten times as often as the default.
 test-heavy:
-	@scripts/test-heavy.sh
+	@scripts/test-heavy.sh $(STEPS)
 
 # The `unsafe` code, under valgrind.
 memcheck:

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# The tests that take too long for every change, two hours and more on four cores: each crate built alone;
-# the C++ client as users build it; FlexRPC's million real calls under faults, a process of a chain struck
-# at each byte of a call, its million simulated schedules, and a million thread orders; Kadoop's million
-# schedules, 200 times that one of its processes is killed, and 200 that one or all of its servers lose
-# power; 100 faults of an HDFS in mid-write; `strait run` on a Slurm cluster; pages in a browser, and a
-# minute of a thousand idle clients of HTTP; `make test-languages`, `make memcheck`, and programs of
-# others with our libhdfs and MPI-IO. CALLS=N, SEEDS=N, ORDERS=N, KILLS=N, POWER_LOSSES=N, HDFS_KILLS=N,
-# MOUNT_ROUNDS=N, WRITER_KILLS=N and FORK_ROUNDS=N change how many.
+# scripts/test-heavy.sh [STEP...]: the tests that take too long for every change. Without an argument, all
+# steps run; `make test-heavy STEPS="mount mpi"` picks some. At the end, each step's duration is printed.
+#
+# SCALE=N divides the counts of repeated faults and schedules: 10 by default, for a run in a night on two
+# cores; 1 before a release. Each count can also be set by itself: CALLS, SEEDS, ORDERS, KILLS,
+# POWER_LOSSES, HDFS_KILLS, MOUNT_ROUNDS, WRITER_KILLS, FORK_ROUNDS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build power browser go gluster slurm
 
-step() {
-    printf '\n== %s\n' "$*"
-    "$@"
+readonly TARGET=${CARGO_TARGET_DIR:-target} SCALE=${SCALE:-10}
+
+# The count of that name, or its default divided by the scale.
+count() { # count NAME DEFAULT
+    printf '%s' "${!1:-$((($2 + SCALE - 1) / SCALE))}"
 }
 
 flexrpc() {
@@ -28,12 +28,21 @@ each_crate_alone() {
     done
 }
 
+# The C++ client without sanitizers, as users build it.
+cpp_client() {
+    local build=$TARGET/cpp
+    cargo build --locked -p strait
+    cmake -S clients/cpp -B "$build" >/dev/null
+    cmake --build "$build" --parallel "$(nproc)" -- --quiet
+    STRAIT_BIN=$(realpath "$TARGET/debug/strait") ctest --test-dir "$build" --output-on-failure
+}
+
 readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c
 readonly AZURITE_VERSION=3.35.0
 readonly TOOLS=$PWD/.cache/object-servers
 
 # The contract suite on MinIO, Azurite and GlusterFS.
-foreign_stores() {
+stores() {
     mkdir -p "$TOOLS"
     local azurite=$TOOLS/azurite-$AZURITE_VERSION
     [[ -x $azurite/node_modules/.bin/azurite-blob ]] ||
@@ -47,47 +56,95 @@ foreign_stores() {
     scripts/with-gluster.sh cargo test --locked -p strait-store --test contract -- --include-ignored --nocapture network
 }
 
-# The C++ client without sanitizers, as users build it.
-cpp_client() {
-    local build=${CARGO_TARGET_DIR:-target}/cpp
-    cargo build --locked -p strait
-    cmake -S clients/cpp -B "$build" >/dev/null
-    cmake --build "$build" --parallel "$(nproc)" -- --quiet
-    STRAIT_BIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/strait") ctest --test-dir "$build" --output-on-failure
+# Pages of other origins in a browser, and a minute of a thousand idle clients of HTTP.
+http() {
+    cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
+    CROWD_S=60 cargo test --locked -p strait --test crowds -- --nocapture
 }
 
-step each_crate_alone
-step cpp_client
-step foreign_stores
-step cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
-step cargo test --locked -p strait --test run_slurm -- --nocapture --include-ignored
-CROWD_S=60 step cargo test --locked -p strait --test crowds -- --nocapture
-cargo build --locked -p strait-testkit --bin with-hdfs
-MOUNT_ROUNDS=${MOUNT_ROUNDS:-100} step "${CARGO_TARGET_DIR:-target}/debug/with-hdfs" \
-    cargo test --locked -p strait --test keeper -- --nocapture no_kill
-PLFS_KILLS=${WRITER_KILLS:-1000} step cargo test --locked -p strait-plfs --test kills
-FLEXRPC_CALLS=${CALLS:-1000000} step flexrpc --test at_most_once
-FLEXRPC_BYTES_APART=1 \
-    step cargo test --locked --release -p strait-idl-tests --test acceptance -- --nocapture
-FLEXRPC_SIM_SEEDS=${SEEDS:-1000000} step flexrpc --lib sim
-KADOOP_SIM_SEEDS=${SEEDS:-1000000} \
-    step cargo test --locked --release -p strait-kadoop-core --test simulation cluster::a_whole
-KADOOP_KILLS=${KILLS:-200} \
-    step cargo test --locked --release -p strait-kadoop-server --test service killed -- --nocapture
-KADOOP_POWER_ROUNDS=${POWER_LOSSES:-200} \
-    step cargo test --locked --release -p strait-kadoop-server --test service power -- \
-    --nocapture --include-ignored
-# An idle writer outlives the namenode's soft limit for leases.
-HDFS_KILLS=${HDFS_KILLS:-100} HDFS_IDLE_S=75 \
-    step cargo test --locked --release -p strait-store-hdfs --test hdfs_write --test hdfs_journal \
-    --test hdfs_leases -- --nocapture
-# Of each of some twelve claims, by two ways of choosing.
-export SHUTTLE_ORDERS=${ORDERS:-50000}
-RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
-    step flexrpc --lib orders
-step scripts/test-mount.sh
-FLEXRPC_C_CALLS=${CALLS:-1000000} step cargo test --locked --release -p libflexrpc --test c
-step scripts/test-languages.sh
-step scripts/memcheck.sh
-step scripts/libhdfs-programs.sh "${FORK_ROUNDS:-100}"
-step scripts/test-mpi.sh
+# `strait run` on a Slurm cluster.
+slurm() {
+    cargo test --locked -p strait --test run_slurm -- --nocapture --include-ignored
+}
+
+# Kills of a mount and of PLFS's writers; fio, fsx and pjdfstest on a mount.
+mount() {
+    cargo build --locked -p strait-testkit --bin with-hdfs
+    MOUNT_ROUNDS=$(count MOUNT_ROUNDS 100) "$TARGET/debug/with-hdfs" \
+        cargo test --locked -p strait --test keeper -- --nocapture no_kill
+    PLFS_KILLS=$(count WRITER_KILLS 1000) cargo test --locked -p strait-plfs --test kills
+    scripts/test-mount.sh
+}
+
+# Real calls under faults, a process of a chain struck at each byte of a call, and simulated schedules.
+flexrpc_faults() {
+    FLEXRPC_CALLS=$(count CALLS 1000000) flexrpc --test at_most_once
+    FLEXRPC_BYTES_APART=1 cargo test --locked --release -p strait-idl-tests --test acceptance -- --nocapture
+    FLEXRPC_SIM_SEEDS=$(count SEEDS 1000000) flexrpc --lib sim
+    FLEXRPC_C_CALLS=$(count CALLS 1000000) cargo test --locked --release -p libflexrpc --test c
+}
+
+# Orders of threads, of each of some twelve claims, by two ways of choosing.
+thread_orders() {
+    SHUTTLE_ORDERS=$(count ORDERS 50000) RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" \
+        CARGO_TARGET_DIR=$TARGET/shuttle flexrpc --lib orders
+}
+
+# Kadoop's simulated schedules, kills of its processes, and losses of power.
+kadoop() {
+    KADOOP_SIM_SEEDS=$(count SEEDS 1000000) \
+        cargo test --locked --release -p strait-kadoop-core --test simulation cluster::a_whole
+    KADOOP_KILLS=$(count KILLS 200) \
+        cargo test --locked --release -p strait-kadoop-server --test service killed -- --nocapture
+    KADOOP_POWER_ROUNDS=$(count POWER_LOSSES 200) \
+        cargo test --locked --release -p strait-kadoop-server --test service power -- --nocapture --include-ignored
+}
+
+# Faults of an HDFS in mid-write. An idle writer outlives the namenode's soft limit for leases.
+hdfs() {
+    HDFS_KILLS=$(count HDFS_KILLS 100) HDFS_IDLE_S=75 \
+        cargo test --locked --release -p strait-store-hdfs --test hdfs_write --test hdfs_journal \
+        --test hdfs_leases -- --nocapture
+}
+
+languages() {
+    scripts/test-languages.sh
+}
+
+memcheck() {
+    scripts/memcheck.sh
+}
+
+# Programs of others with our libhdfs.
+libhdfs() {
+    scripts/libhdfs-programs.sh "$(count FORK_ROUNDS 100)"
+}
+
+# Programs of others with our MPI-IO.
+mpi() {
+    scripts/test-mpi.sh
+}
+
+# All lints, with licences, advisories and the workspaces apart.
+lint() {
+    scripts/lint.sh
+}
+
+readonly STEPS=(lint each_crate_alone cpp_client stores http slurm mount flexrpc_faults thread_orders kadoop hdfs
+    languages memcheck libhdfs mpi)
+
+steps=("$@")
+((${#steps[@]})) || steps=("${STEPS[@]}")
+durations=()
+for step in "${steps[@]}"; do
+    [[ " ${STEPS[*]} " == *" $step "* ]] || {
+        echo "no step $step; the steps are ${STEPS[*]}" >&2
+        exit 2
+    }
+    printf '\n== %s\n' "$step"
+    SECONDS=0
+    "$step"
+    durations+=("$(printf '%6d s  %s' "$SECONDS" "$step")")
+done
+printf '\nsteps that passed:\n'
+printf '%s\n' "${durations[@]}"
