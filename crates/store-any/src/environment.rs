@@ -23,10 +23,10 @@ const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 impl OpenOptions {
     /// Reads `STRAIT_PASSWORD`, `STRAIT_PASSWORD_FILE`, `STRAIT_GATEWAY_STORE`, `STRAIT_TIMEOUT`,
-    /// `STRAIT_TLS`, `STRAIT_TLS_CA`, `STRAIT_CLIENT_CERT`, `STRAIT_CLIENT_KEY`, `STRAIT_KADOOP_KEY` and,
-    /// if `user` is None, `STRAIT_USER`. They mean the same as for the command. Also reads
-    /// `STRAIT_LIBRARIES`: `libhdfs:` URIs load only the libraries that it lists. An empty variable counts
-    /// as unset.
+    /// `STRAIT_OPERATION_TIMEOUT`, `STRAIT_TLS`, `STRAIT_TLS_CA`, `STRAIT_CLIENT_CERT`, `STRAIT_CLIENT_KEY`,
+    /// `STRAIT_KADOOP_KEY` and, if `user` is None, `STRAIT_USER`. They mean the same as for the command. Also
+    /// reads `STRAIT_LIBRARIES`: `libhdfs:` URIs load only the libraries that it lists. An empty variable
+    /// counts as unset.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the variable with a wrong value.
@@ -48,7 +48,9 @@ impl OpenOptions {
             user.is_some().then(|| -> PasswordSource { Arc::new(|| password().map(Secret)) });
         options.strait.user = user;
         options.strait.store = text("STRAIT_GATEWAY_STORE");
-        options.strait.timeout = text("STRAIT_TIMEOUT").map(|s| timeout("STRAIT_TIMEOUT", &s)).transpose()?;
+        let limit = |name| text(name).map(|seconds| timeout(name, &seconds)).transpose();
+        options.strait.timeout = limit("STRAIT_TIMEOUT")?;
+        options.strait.operation_timeout = limit("STRAIT_OPERATION_TIMEOUT")?;
         options.strait.tls =
             (switch || ca.is_some() || identity.is_some()).then_some(TlsOptions { ca, identity });
         Ok(options)
