@@ -11,8 +11,8 @@ pub enum Sniff {
     Thrift(Wire),
     /// A TLS handshake record (RFC 8446, section 5.1).
     Tls,
-    /// An HTTP method's first letter. As the first byte of a frame's length, it would announce 1 GiB
-    /// or more.
+    /// An HTTP method's first letter, or an empty line, which a client may send before its request
+    /// (RFC 9112, section 2.2). As the first bytes of a frame's length, they would announce 218 MB or more.
     Http,
     /// An unknown protocol.
     Unknown,
@@ -37,7 +37,7 @@ pub fn sniff(first: &[u8]) -> Sniff {
         [BINARY_FIRST, ..] => thrift(Protocol::Binary, false),
         [COMPACT_FIRST, ..] => thrift(Protocol::Compact, false),
         [0x16, ..] => Sniff::Tls,
-        [b'A'..=b'Z', ..] => Sniff::Http,
+        [b'A'..=b'Z', ..] | [b'\r', b'\n', ..] => Sniff::Http,
         [JSON_FIRST, ..] => thrift(Protocol::Json, false),
         [_, _, _, _, BINARY_FIRST, ..] => thrift(Protocol::Binary, true),
         [_, _, _, _, COMPACT_FIRST, ..] => thrift(Protocol::Compact, true),
@@ -67,6 +67,8 @@ mod tests {
         assert_eq!(sniff(b"\0\x10\0\0stat"), Sniff::Unknown, "no method has so long a name");
         assert_eq!(sniff(&[0x16, 3, 1]), Sniff::Tls);
         assert_eq!(sniff(b"GET / HTTP/1.1"), Sniff::Http);
+        assert_eq!(sniff(b"\r"), Sniff::NeedMore);
+        assert_eq!(sniff(b"\r\nGET / HTTP/1.1"), Sniff::Http);
         assert_eq!(sniff(b"[1,\"stat\""), wire(Protocol::Json, false));
         assert_eq!(sniff(b"\0\0\x01\x10[1,"), wire(Protocol::Json, true));
         assert_eq!(sniff(b"hello"), Sniff::Unknown);
