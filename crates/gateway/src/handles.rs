@@ -32,6 +32,8 @@ pub struct Listing {
     pub held: Option<FileStatus>,
     /// Number of pages begun so far.
     pub pages: u32,
+    /// The store and the directory, if a cursor must name them again.
+    pub of: Option<(String, StorePath)>,
     /// Its place within the limits.
     _place: Place,
 }
@@ -39,7 +41,7 @@ pub struct Listing {
 impl Listing {
     /// A listing that begins with the first entry.
     pub fn new(entries: BoxStream<'static, Result<FileStatus>>, place: Place) -> Self {
-        Self { entries, held: None, pages: 0, _place: place }
+        Self { entries, held: None, pages: 0, of: None, _place: place }
     }
 
     /// Ends the listing early: frees its entries, and makes the next page an error.

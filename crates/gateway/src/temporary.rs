@@ -21,6 +21,11 @@ impl Temporary {
         Self { fs, who, path, stays: false }
     }
 
+    /// Its present path.
+    pub fn path(&self) -> &StorePath {
+        &self.path
+    }
+
     /// Makes the file.
     ///
     /// # Errors

@@ -179,6 +179,8 @@ fn unknown_hosts_and_origins_are_refused_and_configured_ones_served() {
     let body = info(JSON);
     for (fields, status) in [
         ("Host: files.example\r\n", 200),
+        ("Host: files.example.\r\n", 200),
+        ("Host: localhost.:80\r\n", 200),
         ("Host: evil.example\r\n", 403),
         ("", 400),
         ("Host: localhost\r\nHost: evil.example\r\n", 400),
@@ -249,7 +251,7 @@ fn hostile_requests_get_4xx_and_others_are_served() {
         typed(&raw(&served, format!("{}{rest}", head(fields)).as_bytes()), 400, "InvalidArgument");
     }
     let query = format!("POST /thrift?{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(20 << 10));
-    typed(&raw(&served, query.as_bytes()), 431, "InvalidArgument");
+    typed(&raw(&served, query.as_bytes()), 414, "InvalidArgument");
     let fields = "X-Y: z\r\n".repeat(65);
     typed(&raw(&served, head(&fields).as_bytes()), 431, "InvalidArgument");
     assert_eq!(post(&served, THRIFT, &info(JSON)).status, 200);
@@ -395,4 +397,63 @@ fn a_client_that_sends_no_head_or_half_of_one_gives_its_place_back() {
     typed(&receive(&mut half), 408, "TimedOut");
     assert_eq!((receive(&mut half).status, receive(&mut idle).status), (0, 0));
     assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn options_of_the_server_is_answered() {
+    let served = serve();
+    let options = "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut stream = connect(&served);
+    // The target also stands for a refused head within the gateway.
+    stream
+        .write_all(format!("{options}{options}GET /a#b HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
+        .unwrap();
+    for _ in 0..2 {
+        let answer = head_of(&mut stream);
+        assert_eq!(answer.status, 204, "{}", answer.head);
+        assert!(
+            answer.head.contains("allow: GET, HEAD, PUT, PATCH, POST, DELETE, OPTIONS"),
+            "{}",
+            answer.head
+        );
+    }
+    typed(&receive(&mut stream), 400, "InvalidArgument");
+}
+
+#[test]
+fn old_clients_are_served_and_learn_when_their_connection_ends() {
+    let served = serve();
+    // HAProxy's check.
+    assert_eq!(raw(&served, b"GET /openapi.json HTTP/1.0\r\n\r\n").status, 200);
+    let evil = b"GET http://evil.example/openapi.json HTTP/1.0\r\n\r\n";
+    typed(&raw(&served, evil), 403, "PermissionDenied");
+    let kept = |target: &str| {
+        let head = format!("GET {target} HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n");
+        raw(&served, head.as_bytes()).head
+    };
+    let (served_head, refused) = (kept("/openapi.json"), kept("/nothing"));
+    assert!(served_head.contains("connection: keep-alive"), "{served_head}");
+    assert!(refused.contains("connection: close") && !refused.contains("keep-alive"), "{refused}");
+    let unmarked = format!("POST /thrift HTTP/1.0\r\nHost: localhost\r\n{THRIFT}\r\n");
+    typed(&raw(&served, &[unmarked.as_bytes(), &info(JSON)].concat()), 411, "InvalidArgument");
+}
+
+#[test]
+fn an_empty_line_may_come_before_the_first_request() {
+    let served = serve();
+    let mut stream = connect(&served);
+    for _ in 0..2 {
+        stream.write_all(&[b"\r\n", &request(THRIFT, &info(JSON))[..]].concat()).unwrap();
+        assert_eq!(receive(&mut stream).status, 200);
+    }
+}
+
+#[test]
+fn a_refused_request_is_not_asked_to_continue() {
+    let served = serve();
+    let head = format!(
+        "POST /thrift HTTP/1.1\r\nHost: localhost\r\n{THRIFT}Authorization: Bearer x\r\n\
+         Content-Length: 9000000\r\nExpect: 100-continue\r\n\r\n"
+    );
+    typed(&raw(&served, head.as_bytes()), 401, "Unauthenticated");
 }

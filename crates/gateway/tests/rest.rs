@@ -1,6 +1,7 @@
 //! REST: what a request does to files and names, and what becomes of wrong and hostile ones.
 
 mod common;
+use common::gated::{Gated, OTHERS, OVERTAKEN};
 use common::http::*;
 use common::*;
 use serde_json::{Value, json};
@@ -10,57 +11,12 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use strait_gateway::{Access, Config, ConfiguredStore, HttpAccess, PasswordFile};
 use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 use strait_testkit::sockets::{is_all_read, is_ended};
 use strait_testkit::wait::{eventually, pause};
 use strait_wire::*;
-
-fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
-    let length = match body.is_empty() && ["GET", "HEAD", "DELETE"].contains(&method) {
-        true => String::new(),
-        false => format!("Content-Length: {}\r\n", body.len()),
-    };
-    let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n");
-    [head.as_bytes(), body].concat()
-}
-
-fn send(served: &Served, method: &str, target: &str, fields: &str, body: &[u8]) -> Answer {
-    let mut stream = connect(served);
-    let _ = stream.write_all(&request(method, target, fields, body));
-    if method == "HEAD" { head_of(&mut stream) } else { receive(&mut stream) }
-}
-
-fn get(served: &Served, target: &str) -> Answer {
-    send(served, "GET", target, "", b"")
-}
-
-fn put_file(served: &Served, target: &str, body: &[u8]) -> Answer {
-    let answer = send(served, "PUT", target, "", body);
-    assert!([201, 204].contains(&answer.status), "{}{:?}", answer.head, answer.body);
-    answer
-}
-
-fn json_body(method: &str, served: &Served, target: &str, body: &Value) -> Answer {
-    send(served, method, target, "Content-Type: application/json\r\n", body.to_string().as_bytes())
-}
-
-fn value(answer: &Answer) -> Value {
-    assert!(answer.status < 300, "{}{:?}", answer.head, answer.body);
-    serde_json::from_slice(&answer.body).unwrap()
-}
-
-fn field<'a>(answer: &'a Answer, name: &str) -> &'a str {
-    let mut lines = answer.head.lines().filter_map(|line| line.split_once(": "));
-    lines.find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no {name} in {}", answer.head)).1
-}
-
-fn names(served: &Served, directory: &str) -> Vec<String> {
-    let page = value(&get(served, &format!("/v1/directories{directory}")));
-    let entries = page["entries"].as_array().unwrap().iter();
-    entries.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
-}
 
 #[test]
 fn a_file_of_any_size_comes_back_as_it_was_written() {
@@ -123,6 +79,11 @@ fn ranges_and_conditions_are_kept() {
     let beyond = send(&served, "GET", "/v1/files/f", "Range: bytes=10-\r\n", b"");
     typed(&beyond, 416, "InvalidArgument");
     assert_eq!(field(&beyond, "content-range"), "bytes */10");
+    // No Content-Range describes the end of an empty file.
+    put_file(&served, "/v1/files/empty", b"");
+    let last = send(&served, "GET", "/v1/files/empty", "Range: bytes=-5\r\n", b"");
+    assert_eq!((last.status, last.body.len()), (200, 0), "{}", last.head);
+    typed(&send(&served, "GET", "/v1/files/empty", "Range: bytes=0-\r\n", b""), 416, "InvalidArgument");
     typed(&send(&served, "GET", "/v1/files/f", "If-Match: \"other\"\r\n", b""), 412, "InvalidArgument");
     typed(&send(&served, "GET", "/v1/files/f", "If-Match: other\r\n", b""), 400, "InvalidArgument");
     let head = send(&served, "HEAD", "/v1/files/f", "Range: bytes=2-4\r\n", b"");
@@ -169,6 +130,60 @@ fn a_condition_must_still_hold_when_the_upload_is_whole() {
     assert_eq!(&get(&served, "/v1/files/f").body[..], b"another");
 }
 
+/// Otherwise the client could overwrite the other client's bytes by `If-Match`.
+#[test]
+fn no_change_is_answered_with_the_tag_of_another_clients_bytes() {
+    let served = serve_store(Gated::new().0, |_| {});
+    let target = format!("/v1/files{OVERTAKEN}");
+    let own = put_file(&served, &target, b"mine!");
+    assert_eq!(&get(&served, &target).body[..], OTHERS.as_bytes());
+    let same = format!("If-Match: {}\r\n", field(&own, "etag"));
+    typed(&send(&served, "PUT", &target, &same, b"again"), 412, "InvalidArgument");
+    let appended = send(&served, "PATCH", &target, "", b" more ");
+    assert_eq!(appended.status, 204);
+    assert!(!appended.head.contains("etag"), "{}", appended.head);
+    assert_eq!(&get(&served, &target).body[..], format!("{OTHERS} more {OTHERS}").as_bytes());
+}
+
+#[test]
+fn a_stores_clock_that_is_ahead_makes_no_date_in_the_future() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"x");
+    value(&json_body("PATCH", &served, "/v1/status/f", &json!({"modified_ms": 4_102_444_800_000_i64})));
+    let answer = get(&served, "/v1/files/f");
+    let date = httpdate::parse_http_date(field(&answer, "last-modified")).unwrap();
+    assert!(date <= SystemTime::now(), "{}", answer.head);
+    // The file may have changed since any date.
+    let earlier = httpdate::fmt_http_date(date - Duration::from_secs(1));
+    for (name, status) in [("If-Modified-Since", 200), ("If-Unmodified-Since", 412)] {
+        let answer = send(&served, "GET", "/v1/files/f", &format!("{name}: {earlier}\r\n"), b"");
+        assert_eq!(answer.status, status, "{name}");
+    }
+}
+
+#[test]
+fn a_body_of_http_1_0_needs_its_length() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"before");
+    for method in ["PUT", "PATCH"] {
+        for kept in ["", "Connection: keep-alive\r\n"] {
+            let head = format!("{method} /v1/files/f HTTP/1.0\r\nHost: localhost\r\n{kept}\r\n");
+            let mut stream = connect(&served);
+            stream
+                .write_all(&[head.as_bytes(), &request("DELETE", "/v1/files/f", "", b"")].concat())
+                .unwrap();
+            typed(&receive(&mut stream), 411, "InvalidArgument");
+            assert_eq!(receive(&mut stream).status, 0, "the body is no request");
+        }
+    }
+    assert_eq!(&get(&served, "/v1/files/f").body[..], b"before");
+    let put = raw(&served, b"PUT /v1/files/f HTTP/1.0\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nafter");
+    assert_eq!(put.status, 204, "{}", put.head);
+    assert_eq!(&get(&served, "/v1/files/f").body[..], b"after");
+    let made = raw(&served, b"PUT /v1/directories/d HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    assert_eq!(made.status, 201, "a directory has no body");
+}
+
 #[test]
 fn an_append_names_the_place_where_it_begins() {
     let served = serve();
@@ -178,7 +193,9 @@ fn an_append_names_the_place_where_it_begins() {
     let repeated = append("/v1/files/f?offset=4", b"45");
     typed(&repeated, 409, "InvalidArgument");
     assert!(String::from_utf8_lossy(&repeated.body).contains("offset 6"), "{:?}", repeated.body);
-    assert_eq!(append("/v1/files/f", b"6").status, 204);
+    let appended = append("/v1/files/f", b"6");
+    assert_eq!(appended.status, 204);
+    assert_eq!(field(&appended, "etag"), field(&get(&served, "/v1/files/f"), "etag"));
     // As curl resumes an upload.
     let go_on = |range: &str, body: &[u8]| {
         send(&served, "PUT", "/v1/files/f", &format!("Content-Range: bytes {range}\r\n"), body)
@@ -269,7 +286,7 @@ fn names_are_made_listed_changed_and_removed() {
 fn head_tells_what_get_would_without_the_body() {
     let served = serve();
     put_file(&served, "/v1/files/f", b"x");
-    for target in ["/v1/status/f", "/v1/directories", "/v1/stores", "/v1/stores/main", "/openapi.json"] {
+    for target in ["/v1/status/f", "/v1/stores", "/v1/stores/main", "/openapi.json"] {
         let mut stream = connect(&served);
         stream.write_all(&request("HEAD", target, "", b"")).unwrap();
         let head = head_of(&mut stream);
@@ -281,56 +298,6 @@ fn head_tells_what_get_would_without_the_body() {
         for name in ["content-type", "content-length"] {
             assert_eq!(field(&head, name), field(&get, name), "{target}");
         }
-    }
-}
-
-#[test]
-fn a_listing_comes_in_pages_that_follow_each_other() {
-    let dir = tempfile::tempdir().unwrap();
-    let users = with_users(dir.path());
-    let token =
-        value(&json_body("POST", &users, "/v1/sessions", &json!({"user": "tester", "password": "secret"})));
-    let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
-    for (served, fields) in [(&serve(), ""), (&users, bearer.as_str())] {
-        for number in 0..25 {
-            let made = send(served, "PUT", &format!("/v1/files/d/{number}"), fields, b"");
-            assert_eq!(made.status, 201, "{:?}", made.body);
-        }
-        let mut found = Vec::new();
-        let mut target = "/v1/directories/d?limit=10".to_owned();
-        loop {
-            let answer = send(served, "GET", &target, fields, b"");
-            let page = value(&answer);
-            found.extend(page["entries"].as_array().unwrap().iter().map(|entry| entry["path"].clone()));
-            let Some(next) = page["next"].as_str() else { break };
-            assert!(answer.head.contains("rel=\"next\""), "{}", answer.head);
-            // Clients repeat a GET by themselves if its answer is lost. They must not miss a page by it.
-            if target.contains("after=") {
-                typed(&send(served, "GET", &target, fields, b""), 400, "InvalidArgument");
-            }
-            target = format!("/v1/directories/d?limit=10&after={next}");
-        }
-        found.sort_by_key(Value::to_string);
-        found.dedup();
-        assert_eq!(found.len(), 25);
-        typed(&send(served, "GET", &target, fields, b""), 400, "InvalidArgument");
-        typed(&send(served, "GET", "/v1/directories/d?limit=0", fields, b""), 400, "InvalidArgument");
-        typed(&send(served, "GET", "/v1/directories/d?after=x", fields, b""), 400, "InvalidArgument");
-    }
-}
-
-#[test]
-fn a_listing_that_has_ended_leaves_no_session() {
-    let served = serve_with(|config| config.limits.sessions = 8);
-    for number in 0..3 {
-        put_file(&served, &format!("/v1/files/d/{number}"), b"");
-    }
-    for _ in 0..20 {
-        assert_eq!(names(&served, "/d").len(), 3);
-        let page = value(&get(&served, "/v1/directories/d?limit=2"));
-        let next = page["next"].as_str().unwrap();
-        let rest = value(&get(&served, &format!("/v1/directories/d?limit=2&after={next}")));
-        assert_eq!((rest["entries"].as_array().unwrap().len(), &rest["next"]), (1, &Value::Null));
     }
 }
 
@@ -420,6 +387,10 @@ fn each_request_is_its_tokens_users_or_nobodys() {
     assert_eq!(value(&send(&served, "GET", "/v1/sessions/current", &first, b""))["user"], "tester");
     let renewed = bearer(&send(&served, "POST", "/v1/sessions", &first, b""));
     assert_eq!(send(&served, "GET", "/v1/files/f", &renewed, b"").status, 200);
+    let chunked = format!("Host: localhost\r\n{first}Transfer-Encoding: chunked\r\n");
+    let chunked = |body: &str| format!("POST /v1/sessions HTTP/1.1\r\n{chunked}\r\n{body}0\r\n\r\n");
+    assert_eq!(raw(&served, chunked("").as_bytes()).status, 201, "an empty body needs no type");
+    typed(&raw(&served, chunked("2\r\n{}\r\n").as_bytes()), 415, "InvalidArgument");
     assert_eq!(send(&served, "DELETE", "/v1/sessions/current", &renewed, b"").status, 204);
     for ended in [&first, &renewed] {
         typed(&send(&served, "GET", "/v1/files/f", ended, b""), 401, "Unauthenticated");
@@ -610,7 +581,9 @@ fn hostile_requests_get_typed_4xx_and_others_are_served() {
     typed(&rename("application/json", &vec![b' '; 70_000]), 413, "InvalidArgument");
     typed(&rename("text/plain", b"{\"from\":\"/f\",\"to\":\"/g\"}"), 415, "InvalidArgument");
     let huge = format!("/v1/files/f?{}", "a".repeat(1 << 20));
-    typed(&get(&served, &huge), 431, "InvalidArgument");
+    typed(&get(&served, &huge), 414, "InvalidArgument");
+    // A name with # that the client forgot to encode.
+    typed(&send(&served, "DELETE", "/v1/files/f#1", "", b""), 400, "InvalidArgument");
     let head = |fields: &str| format!("PUT /v1/files/g HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
     for (fields, rest) in [
         ("Content-Length: 5\r\nContent-Length: 6\r\n", "hello"),
@@ -644,13 +617,22 @@ fn an_unread_body_is_no_request() {
 fn a_refusal_reaches_a_client_that_still_sends() {
     let dir = tempfile::tempdir().unwrap();
     let served = with_users(dir.path());
-    for _ in 0..20 {
+    let refused = |fields: &str, length: usize| {
         let mut stream = connect(&served);
-        let head = "PUT /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n";
+        let fields = format!("{fields}Content-Length: {length}\r\n");
+        let head = format!("PUT /v1/files/f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(&vec![b'x'; 900_000]).unwrap();
+        stream.write_all(&vec![b'x'; length]).unwrap();
         typed(&receive(&mut stream), 401, "Unauthenticated");
+    };
+    for _ in 0..20 {
+        refused("", 900_000);
     }
+    // Far more than sockets buffer.
+    refused("", 32 << 20);
+    // As Java's client sends by default, and `curl --http2`.
+    let upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n";
+    refused(upgrade, 32 << 20);
 }
 
 #[test]

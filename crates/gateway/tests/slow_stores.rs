@@ -3,7 +3,8 @@
 
 mod common;
 use bytes::Bytes;
-use common::gated::{Gated, SLOWLY_CREATED};
+use common::gated::{Gated, SLOWLY_CREATED, SLOWLY_READ};
+use common::http::{connect, head_of, receive};
 use common::*;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_gateway::{Access, ConfiguredStore, PasswordFile};
 use strait_store::MemoryStore;
-use strait_testkit::sockets::is_all_read;
-use strait_testkit::wait::{eventually, pause};
+use strait_testkit::sockets::{is_all_read, is_ended};
+use strait_testkit::wait::{eventually, pause, stays};
 use strait_wire::*;
 
 fn append_request(handle: i64, at: i64, data: &'static [u8]) -> AppendDataRequest {
@@ -421,4 +422,30 @@ fn a_file_that_is_opened_during_a_logout_is_not_the_next_users() {
     gate.open();
     assert!(matches!(one.receive::<methods::Open>(), Reply::Exception(_)));
     assert_eq!(gate.writers(), 0);
+}
+
+#[test]
+fn a_download_waits_for_its_store_though_its_client_sends_nothing() {
+    const FIRST: usize = 512 << 10;
+    let (store, gate) = Gated::new();
+    // A client that rests for longer loses its connection.
+    let greeting = Duration::from_secs(1);
+    let served = serve_store(store, |config| config.limits.greeting = greeting);
+    let content: Vec<u8> = (0..(2 * FIRST as u32 / 4)).flat_map(u32::to_le_bytes).collect();
+    put(&mut served.session(), SLOWLY_READ, &content);
+    gate.shut();
+    let mut stream = connect(&served);
+    let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(get(&format!("/v1/files{SLOWLY_READ}")).as_bytes()).unwrap();
+    assert_eq!(head_of(&mut stream).status, 200);
+    let mut got = vec![0; FIRST];
+    stream.read_exact(&mut got).unwrap();
+    gate.await_waiting(1);
+    stays("the gateway keeps the connection", 3 * greeting, || !is_ended(&stream));
+    gate.open();
+    got.resize(content.len(), 0);
+    stream.read_exact(&mut got[FIRST..]).unwrap();
+    assert!(got == content);
+    stream.write_all(get("/openapi.json").as_bytes()).unwrap();
+    assert_eq!(receive(&mut stream).status, 200);
 }

@@ -17,6 +17,8 @@ const MAX_LENGTH: u64 = i64::MAX as u64;
 pub enum BadHead {
     /// It has too many bytes or fields.
     TooLarge(&'static str),
+    /// Its first line, with the target, has too many bytes.
+    TargetTooLong(&'static str),
     /// It isn't HTTP/1.1, or leaves open where its body ends.
     Malformed(&'static str),
 }
@@ -100,9 +102,11 @@ impl Framing {
         }
         self.line = begin;
         self.searched = here.len();
-        match here.len() < self.most {
-            true => Ok(None),
-            false => Err(BadHead::TooLarge("the head has too many bytes")),
+        match begin {
+            _ if here.len() < self.most => Ok(None),
+            // No line but an empty one has ended (section 3).
+            0..=2 => Err(BadHead::TargetTooLong("the target has too many bytes")),
+            _ => Err(BadHead::TooLarge("the head has too many bytes")),
         }
     }
 }
@@ -118,8 +122,10 @@ fn after(head: &[u8]) -> Result<Place, BadHead> {
         Err(Error::Version) => return malformed("the request isn't HTTP/1.1"),
         _ => return malformed("the request has no head of HTTP/1.1"),
     }
-    if Uri::try_from(request.path.unwrap_or_default()).is_err() {
-        return malformed("the request's target isn't a URI");
+    let target = request.path.unwrap_or_default();
+    // A URI has a fragment, a target has none (section 3.2). `Uri`, and so hyper, would cut it off.
+    if target.contains('#') || Uri::try_from(target).is_err() {
+        return malformed("the request's target isn't one of HTTP; encode # as %23");
     }
     let (mut length, mut coding) = (None, None);
     for field in request.headers.iter() {
@@ -232,6 +238,9 @@ mod tests {
             "GET / HTTP/1.1 \r\n\r\n",
             "GET  / HTTP/1.1\r\n\r\n",
             "GET /a<b HTTP/1.1\r\n\r\n",
+            "GET /a#b HTTP/1.1\r\n\r\n",
+            "GET /a?b=1#c HTTP/1.1\r\n\r\n",
+            "GET http://localhost/a#b HTTP/1.1\r\n\r\n",
             "GET\r\n\r\n",
             "\r\n\r\nGET / HTTP/1.1\r\n\r\n",
         ] {
@@ -242,7 +251,10 @@ mod tests {
     #[test]
     fn a_head_is_bounded() {
         let long = format!("GET /{} HTTP/1.1\r\n", "a".repeat(MOST));
-        assert!(matches!(passed(&long), Err(BadHead::TooLarge(_))));
+        assert!(matches!(passed(&long), Err(BadHead::TargetTooLong(_))));
+        assert!(matches!(passed(&format!("\r\n{long}")), Err(BadHead::TargetTooLong(_))));
+        let field = with(&format!("X: {}\r\n", "a".repeat(MOST)));
+        assert!(matches!(passed(&field), Err(BadHead::TooLarge(_))));
         let fits = with(&format!("X: {}\r\n", "a".repeat(MOST - with("X: \r\n").len())));
         assert_eq!((fits.len(), passed(&fits)), (MOST, Ok(MOST)));
         let most = "X: y\r\n".repeat(MAX_FIELDS);

@@ -18,6 +18,8 @@ pub enum Part {
     Bytes(u64, u64),
     /// The range has no byte of the file.
     None,
+    /// The file is empty, so that no range can describe its end (section 14.1.2).
+    Whole,
 }
 
 impl Range {
@@ -47,7 +49,11 @@ impl Range {
             }
             Self::Last(count) => (length.saturating_sub(count), length),
         };
-        if from < to { Part::Bytes(from, to) } else { Part::None }
+        match self {
+            Self::Last(1..) if length == 0 => Part::Whole,
+            _ if from < to => Part::Bytes(from, to),
+            _ => Part::None,
+        }
     }
 }
 
@@ -101,7 +107,10 @@ mod tests {
         assert_eq!(of("bytes=10-"), Some(Part::None));
         assert_eq!(of("bytes=-0"), Some(Part::None));
         assert_eq!(of("bytes=0-18446744073709551615"), Some(Part::Bytes(0, 10)));
-        assert_eq!(Range::parse("bytes=0-").unwrap().of(0), Part::None);
+        let of_empty = |value: &str| Range::parse(value).map(|range| range.of(0));
+        assert_eq!(of_empty("bytes=0-"), Some(Part::None));
+        assert_eq!(of_empty("bytes=-5"), Some(Part::Whole));
+        assert_eq!(of_empty("bytes=-0"), Some(Part::None));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A file on its way to a client: read piece by piece, as fast as the client takes it.
 
+use super::answering::Answering;
 use super::sending::{Sending, piece};
 use super::{Front, OfRequest, guarded};
 use crate::fair::{Grant, Key};
@@ -41,6 +42,8 @@ pub struct Source {
     pub path: String,
     /// Its place among the open files.
     pub place: Grant,
+    /// Until all bytes are sent, also while the gateway waits for the store.
+    pub answering: Answering,
 }
 
 struct Piece {

@@ -18,6 +18,7 @@
 
 mod again;
 mod answer;
+mod answering;
 mod download;
 mod inflow;
 mod joined;
@@ -40,9 +41,11 @@ use crate::slow::Cut;
 use crate::turns;
 use again::Again;
 use answer::Answer;
+use answering::Answering;
 use futures::FutureExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
@@ -60,17 +63,35 @@ use std::time::Duration;
 use strait_store::{Error, ErrorKind, fail};
 use strait_telemetry::RequestId;
 use strait_web::MAX_FIELDS;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
 
 /// A client whose next head is due is looked at this often in the time that it has.
 const LOOKS: u32 = 4;
 
-/// Serves the requests of a connection whose first bytes are in `io`.
+/// Serves the requests of a connection whose first bytes are in `io`, and ends it.
 pub async fn serve<R, W>(
     shared: Arc<Shared>,
-    io: Joined<R, W>,
+    mut io: Joined<R, W>,
+    peer: Peer,
+    grants: (Account, Cut),
+    shutdown: watch::Receiver<bool>,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let period = shared.limits.stall;
+    serve_requests(shared, &mut io, peer, grants, shutdown).await?;
+    // hyper does this itself, but not after a request with the field `Upgrade`: then it leaves the
+    // connection to its caller.
+    timeout(period, io.shutdown()).await.map_err(|_| stalled())?
+}
+
+async fn serve_requests<R, W>(
+    shared: Arc<Shared>,
+    io: &mut Joined<R, W>,
     peer: Peer,
     (account, cut): (Account, Cut),
     mut shutdown: watch::Receiver<bool>,
@@ -120,16 +141,16 @@ where
             }
             _ = looks.tick() => {
                 let now = traffic.received.load(Ordering::Relaxed);
-                let answers = traffic.answering.load(Ordering::Relaxed) || sending();
+                let answers = traffic.answers.are_running() || sending();
                 rests = if now == received && !answers { rests + 1 } else { 0 };
                 received = now;
-                traffic.overdue.store(rests >= LOOKS, Ordering::Relaxed);
+                traffic.answers.overdue.store(rests >= LOOKS, Ordering::Relaxed);
             }
             _ = ticks.tick() => {
                 let now = traffic.written.load(Ordering::Relaxed);
                 let sending = sending();
                 if was_sending && sending && now - before < MIN_PROGRESS_BYTES {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "stalled in mid-answer"));
+                    return Err(stalled());
                 }
                 (before, was_sending) = (now, sending);
             }
@@ -139,6 +160,10 @@ where
             }
         }
     }
+}
+
+fn stalled() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "stalled in mid-answer")
 }
 
 /// The state that all requests of one HTTP connection share.
@@ -198,19 +223,24 @@ pub struct Sender {
 
 impl Front {
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
-        self.traffic.answering.store(true, Ordering::Relaxed);
-        let response = self.answer_of(request).await;
-        self.traffic.answering.store(false, Ordering::Relaxed);
+        let _answering = Answering::new(self.traffic.answers.clone());
+        let version = request.version();
+        let mut response = self.answer_of(request).await;
+        // To an answer of HTTP/1.1, hyper would add keep-alive beside close. Old clients look for the former.
+        if version < Version::HTTP_11 && response.headers().contains_key(header::CONNECTION) {
+            *response.version_mut() = version;
+        }
         response
     }
 
     async fn answer_of(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
-        if let Some(refusal) = self.traffic.refusal.get().filter(|_| path == joined::REFUSED) {
+        let stands_for_refused = head.method == Method::GET && path == joined::REFUSED;
+        if let Some(refusal) = self.traffic.refusal.get().filter(|_| stands_for_refused) {
             return refused(refusal);
         }
-        let site = match self.shared.http.check(&head.headers, &head.uri) {
+        let site = match self.shared.http.check(&head) {
             Ok(site) => site,
             Err(refusal) => return refused(&refusal),
         };
@@ -289,16 +319,15 @@ impl Front {
         }
     }
 
-    /// Refuses a body of HTTP/1.0 without Content-Length, since nothing marks its end. Otherwise returns
-    /// the length, if the head has it.
-    fn demand_length(body: &Incoming, version: Version) -> Result<Option<u64>, Refusal> {
-        let announced = body.size_hint().exact();
-        match announced.is_none() && version < Version::HTTP_11 {
+    /// Refuses a request of HTTP/1.0 without Content-Length, for a method with a body. Nothing marks the
+    /// end of such a body, so hyper takes it for an empty one.
+    fn demand_length(head: &Parts) -> Result<(), Refusal> {
+        match head.version < Version::HTTP_11 && !head.headers.contains_key(header::CONTENT_LENGTH) {
             true => {
-                let message = "a body needs a Content-Length";
+                let message = "a body of HTTP/1.0 needs a Content-Length";
                 Err(Refusal::new(StatusCode::LENGTH_REQUIRED, ErrorKind::InvalidArgument, message))
             }
-            false => Ok(announced),
+            false => Ok(()),
         }
     }
 }
@@ -306,6 +335,8 @@ impl Front {
 /// The methods of a target; none for an unknown one.
 fn methods(path: &str) -> Option<String> {
     match path {
+        // The server as a whole (RFC 9110, section 9.3.7).
+        "*" => Some("GET, HEAD, PUT, PATCH, POST, DELETE, OPTIONS".to_owned()),
         thrift::PATH => Some("POST, OPTIONS".to_owned()),
         path => rest::methods(path),
     }

@@ -27,6 +27,7 @@ impl From<BadHead> for Refusal {
     fn from(bad: BadHead) -> Self {
         let (status, message) = match bad {
             BadHead::TooLarge(message) => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message),
+            BadHead::TargetTooLong(message) => (StatusCode::URI_TOO_LONG, message),
             BadHead::Malformed(message) => (StatusCode::BAD_REQUEST, message),
         };
         Self::new(status, ErrorKind::InvalidArgument, message)

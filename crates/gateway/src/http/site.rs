@@ -6,10 +6,11 @@
 //! anything else.
 
 use super::answer::Answer;
-use super::refused::Refusal;
+use super::refused::{Refusal, bad};
 use crate::config::HttpAccess;
 use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::{Response, StatusCode, Uri};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode, Version};
 use strait_store::ErrorKind;
 use strait_web::Host;
 
@@ -29,17 +30,18 @@ impl HttpAccess {
     /// Checks Host and Origin.
     ///
     /// # Errors
-    /// 400: there isn't exactly one Host. 403: the Host or Origin is unknown, or a page of another site
+    /// 400: no Host in HTTP/1.1, or several. 403: the Host or Origin is unknown, or a page of another site
     /// sends no Origin.
-    pub fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Site, Refusal> {
+    pub fn check(&self, Parts { version, headers, uri, .. }: &Parts) -> Result<Site, Refusal> {
         let mut hosts = headers.get_all(header::HOST).iter();
-        let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            let message = "a request needs exactly one Host";
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, ErrorKind::InvalidArgument, message));
+        let host = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => Some(host.to_str().unwrap_or_default()),
+            // Only HTTP/1.1 demands it (RFC 9112, section 3.2), and every browser sends it.
+            (None, None) if *version < Version::HTTP_11 => None,
+            _ => return Err(bad("a request needs exactly one Host")),
         };
         let named = uri.authority().map(|authority| authority.as_str());
-        let host = host.to_str().unwrap_or_default();
-        if !self.serves(host) || named.is_some_and(|named| !self.serves(named)) {
+        if [host, named].into_iter().flatten().any(|host| !self.serves(host)) {
             let message = "this Host isn't served; the operator can add it with --http-host";
             return Err(forbidden(message));
         }
@@ -69,6 +71,9 @@ impl HttpAccess {
         match Host::parse(host) {
             Some(Host::Address) => true,
             Some(Host::Name(name)) => {
+                // A final dot marks a whole name (RFC 1034, section 3.1), which resolves like the same one
+                // without the dot.
+                let name = name.strip_suffix('.').unwrap_or(name);
                 let known = |known: &String| known.eq_ignore_ascii_case(name);
                 name.eq_ignore_ascii_case("localhost") || self.hosts.iter().any(known)
             }
@@ -126,12 +131,18 @@ mod tests {
         for host in ["127.0.0.1:9090", "localhost", "LOCALHOST:1", "[::1]:9090", "Files.Example:80"] {
             assert!(access.serves(host), "{host}");
         }
+        for host in ["localhost.", "files.example.", "files.example.:80"] {
+            assert!(access.serves(host), "{host}");
+        }
         for host in [
             "",
             "evil.example",
             "127.0.0.1.evil.example",
             "[evil]:1",
             "files.example.evil",
+            "files.example..",
+            ".",
+            "127.0.0.1.",
             "localhost:1@evil.example",
         ] {
             assert!(!access.serves(host), "{host}");

@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode, Version};
+use hyper::{Method, Response, StatusCode};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -41,13 +41,19 @@ impl Front {
         }
         let asked = content(&head.headers)?;
         let admitted = self.sender(&head.headers).and_then(|sender| {
-            let most = self.admit(&body, head.version, sender.known)?;
+            let most = self.admit(&body, head, sender.known)?;
             Ok((sender, most))
         });
         let (sender, most) = match admitted {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                let protocol = asked.protocol.or(begun(&mut body).await);
+                let protocol = match asked.protocol {
+                    // Such a client sends the body only after 100 Continue, and a read would cause that
+                    // (RFC 9110, section 10.1.1).
+                    None if head.headers.contains_key(header::EXPECT) => None,
+                    None => begun(&mut body).await,
+                    known => known,
+                };
                 return protocol.map(|protocol| self.exception(&refusal, protocol, &asked)).ok_or(refusal);
             }
         };
@@ -96,12 +102,12 @@ impl Front {
     }
 
     /// The most bytes that this body may have.
-    fn admit(&self, body: &Incoming, version: Version, known: bool) -> Result<Most, Refusal> {
+    fn admit(&self, body: &Incoming, head: &Parts, known: bool) -> Result<Most, Refusal> {
         let limits = &self.shared.limits;
         let bytes = if known { limits.message_bytes } else { limits.stranger_message_bytes };
         let most = Most { bytes, known };
-        let announced = Self::demand_length(body, version)?;
-        match announced.is_some_and(|length| length > bytes as u64) {
+        Self::demand_length(head)?;
+        match body.size_hint().exact().is_some_and(|length| length > bytes as u64) {
             true => Err(most.exceeded()),
             false => Ok(most),
         }

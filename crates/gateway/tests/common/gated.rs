@@ -18,10 +18,20 @@ pub const SLOWLY_CREATED: &str = "/slow";
 /// The file whose opening waits at the gate, too.
 pub const SLOWLY_OPENED: &str = "/slowly-opened";
 
+/// The file whose reads wait at the gate, too, except those at its beginning.
+pub const SLOWLY_READ: &str = "/slowly-read";
+
+/// The file that another client changes after each change. It replaces the file after a rename to it, and
+/// appends to it after an append.
+pub const OVERTAKEN: &str = "/overtaken";
+
+/// The bytes of that other client.
+pub const OTHERS: &str = "other";
+
 /// A store in memory behind a gate, which is open at first. An append that arrives at the gate has
 /// accepted half of its bytes.
 pub struct Gated {
-    behind: MemoryStore,
+    behind: Arc<MemoryStore>,
     gate: Arc<Gate>,
 }
 
@@ -42,7 +52,7 @@ impl Gated {
             ends_files: AtomicBool::new(false),
             writers: AtomicUsize::new(0),
         });
-        (Arc::new(Self { behind: MemoryStore::new("tester"), gate: gate.clone() }), gate)
+        (Arc::new(Self { behind: Arc::new(MemoryStore::new("tester")), gate: gate.clone() }), gate)
     }
 }
 
@@ -102,6 +112,37 @@ impl Gate {
 struct Writer {
     behind: Box<dyn FileWriter>,
     gate: Arc<Gate>,
+    /// The store in which another client appends to the file after the close.
+    overtaken: Option<Arc<MemoryStore>>,
+}
+
+/// Writes as the other client of [`OVERTAKEN`].
+async fn write_others(mut writer: Box<dyn FileWriter>) -> Result<()> {
+    writer.append(Bytes::from_static(OTHERS.as_bytes())).await?;
+    writer.close().await.map(drop)
+}
+
+struct Reader {
+    behind: Box<dyn FileReader>,
+    gate: Arc<Gate>,
+}
+
+#[async_trait]
+impl FileReader for Reader {
+    async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
+        if offset > 0 {
+            self.gate.pass().await;
+        }
+        self.behind.read_at(offset, length).await
+    }
+
+    fn length(&self) -> u64 {
+        self.behind.length()
+    }
+
+    fn identity(&self) -> Option<Bytes> {
+        self.behind.identity()
+    }
 }
 
 #[async_trait]
@@ -128,7 +169,12 @@ impl FileWriter for Writer {
     async fn close(&mut self) -> Result<Option<u32>> {
         self.gate.demand_room()?;
         self.gate.pass().await;
-        self.behind.close().await
+        let closed = self.behind.close().await?;
+        if let Some(store) = self.overtaken.take() {
+            let path = StorePath::parse(OVERTAKEN)?;
+            write_others(store.append(&Principal::new("tester"), &path).await?).await?;
+        }
+        Ok(closed)
     }
 
     fn position(&self) -> u64 {
@@ -166,7 +212,11 @@ impl FileSystem for Gated {
         if path.as_str() == SLOWLY_OPENED {
             self.gate.pass().await;
         }
-        self.behind.open(who, path).await
+        let behind = self.behind.open(who, path).await?;
+        Ok(match path.as_str() {
+            SLOWLY_READ => Box::new(Reader { behind, gate: self.gate.clone() }),
+            _ => behind,
+        })
     }
 
     async fn create(
@@ -180,17 +230,23 @@ impl FileSystem for Gated {
             self.gate.pass().await;
         }
         self.gate.writers.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(Writer { behind, gate: self.gate.clone() }))
+        Ok(Box::new(Writer { behind, gate: self.gate.clone(), overtaken: None }))
     }
 
     async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
         let behind = self.behind.append(who, path).await?;
         self.gate.writers.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(Writer { behind, gate: self.gate.clone() }))
+        let overtaken = (path.as_str() == OVERTAKEN).then(|| self.behind.clone());
+        Ok(Box::new(Writer { behind, gate: self.gate.clone(), overtaken }))
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
-        self.behind.rename(who, from, to, replace).await
+        self.behind.rename(who, from, to, replace).await?;
+        if to.as_str() == OVERTAKEN {
+            let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
+            write_others(self.behind.create(who, to, &options).await?).await?;
+        }
+        Ok(())
     }
 
     async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {

@@ -1,6 +1,7 @@
 //! HTTP, byte by byte.
 
 use super::*;
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use strait_gateway::PasswordFile;
@@ -81,4 +82,51 @@ pub fn head_of(stream: &mut TcpStream) -> Answer {
     let head = plain(head);
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { status, head, body: Bytes::new() }
+}
+
+/// A request with this body, and its length if it may have a body.
+pub fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let length = match body.is_empty() && ["GET", "HEAD", "DELETE"].contains(&method) {
+        true => String::new(),
+        false => format!("Content-Length: {}\r\n", body.len()),
+    };
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// Sends a request on a connection of its own, and reads the answer.
+pub fn send(served: &Served, method: &str, target: &str, fields: &str, body: &[u8]) -> Answer {
+    let mut stream = connect(served);
+    let _ = stream.write_all(&request(method, target, fields, body));
+    if method == "HEAD" { head_of(&mut stream) } else { receive(&mut stream) }
+}
+
+pub fn get(served: &Served, target: &str) -> Answer {
+    send(served, "GET", target, "", b"")
+}
+
+pub fn put_file(served: &Served, target: &str, body: &[u8]) -> Answer {
+    let answer = send(served, "PUT", target, "", body);
+    assert!([201, 204].contains(&answer.status), "{}{:?}", answer.head, answer.body);
+    answer
+}
+
+pub fn json_body(method: &str, served: &Served, target: &str, body: &Value) -> Answer {
+    send(served, method, target, "Content-Type: application/json\r\n", body.to_string().as_bytes())
+}
+
+pub fn value(answer: &Answer) -> Value {
+    assert!(answer.status < 300, "{}{:?}", answer.head, answer.body);
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+pub fn field<'a>(answer: &'a Answer, name: &str) -> &'a str {
+    let mut lines = answer.head.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no {name} in {}", answer.head)).1
+}
+
+pub fn names(served: &Served, directory: &str) -> Vec<String> {
+    let page = value(&get(served, &format!("/v1/directories{directory}")));
+    let entries = page["entries"].as_array().unwrap().iter();
+    entries.map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
 }

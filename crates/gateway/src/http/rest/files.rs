@@ -1,5 +1,6 @@
 //! Files as bytes: reading and removing them.
 
+use super::super::answering::Answering;
 use super::super::download::{Download, Source};
 use super::failure::Failure;
 use super::{Answer, Asked, Place, reply};
@@ -20,7 +21,7 @@ const TAG_BYTES: usize = 16;
 pub struct Entity {
     pub state: State,
     pub status: FileStatus,
-    reader: Box<dyn FileReader>,
+    pub reader: Box<dyn FileReader>,
 }
 
 /// The file at a place; none if nothing is there.
@@ -38,7 +39,8 @@ pub async fn entity(place: &Place) -> Result<Option<Entity>, Error> {
     digest.update(reader.length().to_be_bytes());
     digest.update(status.modified_ms.to_be_bytes());
     let tag = EntityTag(hex::encode(&digest.finalize()[..TAG_BYTES]));
-    let modified = reply::time(status.modified_ms);
+    // A store's clock may be ahead of this host's (RFC 9110, section 8.8.2.1).
+    let modified = reply::time(status.modified_ms).min(SystemTime::now());
     Ok(Some(Entity { state: State { tag, modified }, status, reader }))
 }
 
@@ -109,7 +111,7 @@ pub async fn read(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     let range = asked.field(header::RANGE)?.and_then(Range::parse);
     let range = range.filter(|_| !is_head && conditions.allow_range(&state, SystemTime::now()));
     let (status, bytes) = match range.map(|range| range.of(length)) {
-        None => (StatusCode::OK, 0..length),
+        None | Some(Part::Whole) => (StatusCode::OK, 0..length),
         Some(Part::Bytes(from, to)) => (StatusCode::PARTIAL_CONTENT, from..to),
         Some(Part::None) => {
             let message = format!("the range begins after the end of the file, which has {length} bytes");
@@ -152,6 +154,7 @@ async fn download(
         reader,
         path: place.shown.clone(),
         place: held,
+        answering: Answering::new(asked.front.traffic.answers.clone()),
     };
     Ok(Answer::File(Box::new(Download::begin(source, bytes).await?)))
 }

@@ -161,8 +161,9 @@ pub async fn answer(front: &Arc<Front>, head: &Parts, mut body: Incoming) -> Res
         }
     };
     let mut response = answered.unwrap_or_else(Failure::response);
-    // Otherwise hyper would take the rest of the body for the next request.
-    if !body.is_end_stream() {
+    // Otherwise hyper would take the rest of the body for the next request, and a body without a length
+    // for one, too.
+    if !body.is_end_stream() || response.status() == StatusCode::LENGTH_REQUIRED {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -178,7 +179,9 @@ async fn serve(
     if operation == Operation::Describe {
         return Ok(reply::described(DESCRIPTION));
     }
-    Front::demand_length(body, head.version)?;
+    if matches!(operation, Operation::WriteFile | Operation::AppendFile) {
+        Front::demand_length(head)?;
+    }
     let Sender { context, key, known } = front.sender(&head.headers)?;
     if !known {
         sleep_until(front.shared.pace.next(&key, Instant::now()).into()).await;
@@ -219,6 +222,13 @@ struct Place {
     shown: String,
     /// The target ended with a slash.
     is_directory: bool,
+}
+
+impl Place {
+    /// Another path of the same store.
+    fn at(&self, path: &StorePath) -> Self {
+        Self { path: path.clone(), ..self.clone() }
+    }
 }
 
 impl Asked<'_> {
@@ -334,11 +344,16 @@ impl Asked<'_> {
     async fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Failure> {
         let kind = self.field(header::CONTENT_TYPE)?.unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let is_empty = self.body.is_end_stream();
-        if !is_empty && kind != "application/json" && kind != "application/merge-patch+json" {
-            let error = Error::new(ErrorKind::InvalidArgument, "the Content-Type must be application/json");
-            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
-        }
+        let is_json = kind == "application/json" || kind == "application/merge-patch+json";
+        let demand_json = |has_body: bool| match is_json || !has_body {
+            true => Ok(()),
+            false => {
+                let message = "the Content-Type must be application/json";
+                let error = Error::new(ErrorKind::InvalidArgument, message);
+                Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
+            }
+        };
+        demand_json(self.body.size_hint().lower() > 0)?;
         let too_large = || {
             let error = Error::new(ErrorKind::InvalidArgument, "the JSON body has more than 64 KiB");
             Failure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
@@ -360,6 +375,8 @@ impl Asked<'_> {
         if body.len() > JSON_BYTES {
             return Err(too_large());
         }
+        // Only now it is known whether a chunked body is empty.
+        demand_json(!body.is_empty())?;
         let body = if body.iter().all(u8::is_ascii_whitespace) { &b"{}"[..] } else { &body };
         let unexpected = |why: &dyn std::fmt::Display| {
             let message = format!("the body isn't the JSON that is expected here: {why}");

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::turns;
 use crate::v2::{MAX_BLOCKS, next_page};
 use hyper::header::{self, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,7 +53,7 @@ pub async fn set_status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failu
     Ok(reply::json(StatusCode::OK, &Status::from(&changed.await?)))
 }
 
-/// A page of a directory.
+/// A page of a directory. HEAD leaves the page to the GET that follows, so it has no length.
 pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     let place = asked.place()?;
     let mut query = asked.query()?;
@@ -70,16 +70,30 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     let Some(memory) = granted else {
         return Err(Error::new(ErrorKind::Busy, "no memory for the answer; try again later").into());
     };
+    let is_head = asked.head.method == Method::HEAD;
     let begun = match cursor {
         Some(cursor) => Begun::again(asked, &cursor)?,
-        None => Begun::new(asked, &place).await?,
+        None => {
+            demand_directory(&place).await?;
+            if is_head {
+                return Ok(reply::as_json(Answer::of("")));
+            }
+            Begun::new(asked, &place)?
+        }
     };
     let mut taken = begun.listing.lock().await;
+    if !taken.of.as_ref().is_some_and(|(store, path)| *store == place.store && *path == place.path) {
+        let message = "after is the cursor of another directory";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("list", &place.shown).into());
+    }
     // Without this check, a client that repeats its request would get the following page, and miss the
     // page that it asked for.
     if taken.pages != begun.page {
         let message = "this page was sent already; list the directory anew";
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("list", &place.shown).into());
+    }
+    if is_head {
+        return Ok(reply::as_json(Answer::of("")));
     }
     taken.pages = taken.pages.saturating_add(1);
     let page = next_page(&mut taken, most, memory.bytes() / JSON_EXPANSION).await;
@@ -108,6 +122,17 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     Ok(response)
 }
 
+async fn demand_directory(place: &Place) -> Result<(), Failure> {
+    let status = place.fs.stat(&place.who, &place.path).await?;
+    match status.is_directory() {
+        true => Ok(()),
+        false => {
+            let message = "this is a file; see /v1/status and /v1/files";
+            Err(Error::new(ErrorKind::NotADirectory, message).at("list", &place.shown).into())
+        }
+    }
+}
+
 /// A listing that a request continues, and the session that keeps it between two pages.
 struct Begun {
     listing: Arc<Mutex<Listing>>,
@@ -120,12 +145,7 @@ struct Begun {
 
 impl Begun {
     /// Begins a listing at its first entry.
-    async fn new(asked: &Asked<'_>, place: &Place) -> Result<Self, Failure> {
-        let status = place.fs.stat(&place.who, &place.path).await?;
-        if !status.is_directory() {
-            let message = "this is a file; see /v1/status and /v1/files";
-            return Err(Error::new(ErrorKind::NotADirectory, message).at("list", &place.shown).into());
-        }
+    fn new(asked: &Asked<'_>, place: &Place) -> Result<Self, Failure> {
         let session = match asked.context.0.attached() {
             Some(session) => session,
             None => {
@@ -136,7 +156,8 @@ impl Begun {
             }
         };
         let held = session.handles.place()?;
-        let listing = Listing::new(place.fs.list(&place.who, &place.path), held);
+        let mut listing = Listing::new(place.fs.list(&place.who, &place.path), held);
+        listing.of = Some((place.store.clone(), place.path.clone()));
         Ok(Self { listing: Arc::new(Mutex::new(listing)), session, handle: None, page: 0 })
     }
 

@@ -127,14 +127,22 @@ async fn present(
     Ok(entity.map(|entity| entity.status))
 }
 
-/// Renames a complete upload to the file's name, if the conditions still hold. Otherwise returns the
-/// file's current state as an inner `Err`.
+/// Renames a complete upload to the file's name, if the conditions still hold. Returns the state of the
+/// uploaded file, if it is known. If the conditions don't hold, returns the file's current state as an
+/// inner `Err`.
 async fn rename(
     temporary: Temporary,
     place: &Place,
     conditions: &Conditions,
 ) -> StoreResult<Result<Option<State>, Option<State>>> {
     let state = async || StoreResult::Ok(entity(place).await?.map(|entity| entity.state));
+    // After the rename, another client's file may have the name, and its tag would let this client
+    // overwrite that file (RFC 9110, section 9.3.4). A rename by a copy makes another file.
+    let uploaded = match place.fs.capabilities().atomic_rename {
+        // The PUT succeeds even if the file can't be read.
+        true => entity(&place.at(temporary.path())).await.unwrap_or(None).map(|entity| entity.state),
+        false => None,
+    };
     if !conditions.are_none() && !conditions.only_creates() {
         let current = state().await?;
         if conditions.decide(current.as_ref(), false) != strait_web::Verdict::Go {
@@ -145,11 +153,7 @@ async fn rename(
         Err(error) if conditions.only_creates() && error.kind() == ErrorKind::AlreadyExists => {
             Ok(Err(state().await?))
         }
-        renamed => {
-            renamed?;
-            // The PUT has succeeded, even if the file's tag can't be read.
-            Ok(Ok(state().await.unwrap_or(None)))
-        }
+        renamed => renamed.map(|()| Ok(uploaded)),
     }
 }
 
@@ -194,6 +198,8 @@ async fn append_at(
 ) -> Result<Response<Answer>, Failure> {
     let held = hold(asked, &place).await?;
     present(&place, conditions).await?;
+    // Only for the answer's tag, so that a user without the right to read can append.
+    let before = place.fs.open(&place.who, &place.path).await.ok().and_then(|reader| reader.identity());
     let to = place.clone();
     let opened = turns::to_its_end(async move {
         let mut writer = match to.fs.append(&to.who, &to.path).await {
@@ -221,8 +227,15 @@ async fn append_at(
     let to = place.clone();
     let written = turns::to_its_end(async move {
         let _held = held;
-        append_pieces(writer, received).await.map_err(|error| error.at("append", &to.shown))?;
-        Ok(entity(&to).await.unwrap_or(None).map(|entity| entity.state))
+        let appended = append_pieces(writer, received).await;
+        let length = appended.map_err(|error| error.at("append", &to.shown))?;
+        // Another client may have appended since, or replaced the file.
+        let after = entity(&to).await.unwrap_or(None);
+        let own = after.filter(|after| {
+            let same_file = before.is_none() || before == after.reader.identity();
+            same_file && after.reader.length() == length
+        });
+        Ok(own.map(|own| own.state))
     });
     let sent = send(asked, pieces, units).await;
     let outcome = written.await;
@@ -285,13 +298,13 @@ async fn write_pieces(mut writer: Box<dyn FileWriter>, mut pieces: Receiver<Piec
     }
 }
 
-/// Appends a body. If it is cut short, closes the file with the bytes that arrived: the client can look
-/// at the file's length, and continue there.
-async fn append_pieces(mut writer: Box<dyn FileWriter>, mut pieces: Receiver<Piece>) -> StoreResult<()> {
+/// Appends a body, and returns the file's length. If the body is cut short, closes the file with the bytes
+/// that arrived: the client can look at the file's length, and continue there.
+async fn append_pieces(mut writer: Box<dyn FileWriter>, mut pieces: Receiver<Piece>) -> StoreResult<u64> {
     loop {
         match pieces.recv().await {
             Some(Piece::Data(data)) => writer.append(data).await?,
-            Some(Piece::End) => return writer.close().await.map(drop),
+            Some(Piece::End) => return writer.close().await.map(|_| writer.position()),
             None => {
                 writer.close().await?;
                 return Err(cut_short());
