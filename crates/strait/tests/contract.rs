@@ -8,6 +8,7 @@ use std::sync::Arc;
 use strait_client::{Options, StraitStore};
 use strait_store::contract::{self, Fixture, Scale};
 use strait_store::{FileSystem, Principal, StorePath};
+use strait_testkit::wait::eventually_task;
 use strait_testkit::{HadoopLibhdfs, MiniHdfs, OBJECT_BUCKET, ObjectServer, current_user};
 use support::Gateway;
 use support::plugins::{HADOOP, HADOOP_OPTIONS, built, hadoop_environment};
@@ -27,11 +28,15 @@ async fn assert_contract_as(
     root: &str,
     adapted: impl FnOnce(Fixture) -> Fixture,
 ) {
-    let store = StraitStore::connect(&gateway.address, Options::default()).await.unwrap();
+    let connected = async || StraitStore::connect(&gateway.address, Options::default()).await.unwrap();
     let root = StorePath::parse(root).unwrap();
     let who = Principal::new("whoever: the session decides");
-    let store: Arc<dyn FileSystem> = Arc::new(store);
-    store.mkdirs(&who, &root, None).await.unwrap();
+    // A library that starts a JVM needs some seconds. Until then, the gateway's store is away.
+    let store = connected().await;
+    eventually_task("the gateway's store is there", async || store.mkdirs(&who, &root, None).await.is_ok())
+        .await;
+    // A client gets the capabilities as it connects: those of an open store, now.
+    let store: Arc<dyn FileSystem> = Arc::new(connected().await);
     let report = contract::run(subject, &adapted(Fixture::new(store, root, who))).await;
     std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
     assert!(report.failed.is_empty(), "{report}");
