@@ -19,17 +19,20 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// An i32 with the number 15, `deadline_ms`.
 const DEADLINE_FIELD: [u8; 3] = [8, 0, 15];
 
+/// The method and the frame of each request.
+type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 /// A gateway that opens sessions and files, and says that it lives. All other requests it never answers.
 struct Endless {
     address: String,
-    requests: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    requests: Requests,
 }
 
 impl Endless {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let requests = Arc::<Mutex<Vec<_>>>::default();
+        let requests = Requests::default();
         let received = requests.clone();
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -52,7 +55,7 @@ impl Endless {
     }
 }
 
-async fn answer(mut socket: TcpStream, requests: Arc<Mutex<Vec<(String, Vec<u8>)>>>) -> std::io::Result<()> {
+async fn answer(mut socket: TcpStream, requests: Requests) -> std::io::Result<()> {
     let mut is_silent = false;
     loop {
         let mut frame = vec![0; socket.read_u32().await? as usize];
@@ -80,7 +83,7 @@ fn reply(method: &str, number: i32) -> Option<Encoded> {
         }
         "serverInfo" => methods::ServerInfo::reply(WIRE, number, &Ok(ServerInfoReply::default())),
         "createFile" => {
-            let opened = OpenWriterReply { handle: Some(1), position: Some(0), ..Default::default() };
+            let opened = OpenWriterReply { handle: Some(1), position: Some(0) };
             methods::CreateFile::reply(WIRE, number, &Ok(opened))
         }
         "openFile" => {
