@@ -12,7 +12,6 @@ use strait_crc::{crc32c_append, crc32c_combine};
 use strait_kadoop_core::{
     Config, Millis, NodeId,
     client::{Checked, Unbounded},
-    error::Result as Judged,
     messages::{Caller, Digest, Digested, Read},
 };
 use strait_kadoop_wire::failure::Failure;
@@ -86,7 +85,7 @@ impl Fetch for Digest {
         from: NodeId,
         read: &Read,
         within: Duration,
-    ) -> Judged<Checked<Self>> {
+    ) -> Result<Checked<Self>, Failure> {
         match driver.digest_piece(from, read, within)? {
             Some(digest) => Ok(digest),
             None => by_reading(driver, from, read, within),
@@ -100,7 +99,7 @@ fn by_reading(
     from: NodeId,
     read: &Read,
     within: Duration,
-) -> Judged<Checked<Digest>> {
+) -> Result<Checked<Digest>, Failure> {
     let mut digest = Digest::default();
     loop {
         let length = (read.length - digest.length).min(driver.config.write_bytes);
@@ -110,7 +109,7 @@ fn by_reading(
         digest.crc = crc32c_append(digest.crc, content);
         digest.length += content.len() as u32;
         if content.is_empty() || digest.length == read.length {
-            return Checked::digest(read, &Digested { digest, visible });
+            return Ok(Checked::digest(read, &Digested { digest, visible })?);
         }
     }
 }

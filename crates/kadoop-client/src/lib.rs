@@ -37,6 +37,7 @@ mod names;
 mod pool;
 mod read_driver;
 mod reader;
+mod reasons;
 mod requests;
 mod verifier;
 mod writer;
@@ -97,7 +98,7 @@ pub struct Client {
     _renewal: Arc<Renewal>,
 }
 
-/// Stops the thread that renews leases when the last clone is dropped, but only in the client's own
+/// When the last clone is dropped, stops the thread that renews leases, but only in the client's own
 /// process.
 struct Renewal(Stop, Process);
 

@@ -283,6 +283,14 @@ impl Link {
         })
     }
 
+    /// The failure of an attempt. Unavailable if the namenode gave no answer.
+    pub(super) fn failure(&self, lost: Lost) -> Failure {
+        match lost {
+            Lost::Refused(failure) => failure,
+            Lost::NotExecuted(Failure { why, .. }) | Lost::Unknown(why) => unanswered(&self.options, &why),
+        }
+    }
+
     /// Joins again, after the namenode has forgotten the client. It forgets a client that sent nothing for
     /// long when there are too many clients.
     fn rejoin(&self, forgotten: ClientId) -> Result<(), Failure> {
@@ -462,12 +470,15 @@ fn repeat<T>(
             Err(Lost::Unknown(why)) => why,
         };
         if Instant::now() + pause >= until {
-            let why = format!("the namenode {} doesn't answer: {why}", options.namenode);
-            return Err(Failure::new(Error::Unavailable, why));
+            return Err(unanswered(options, &why));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+fn unanswered(options: &ClientOptions, why: &str) -> Failure {
+    Failure::new(Error::Unavailable, format!("the namenode {} doesn't answer: {why}", options.namenode))
 }
 
 fn attempt<T>(

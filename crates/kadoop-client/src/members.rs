@@ -6,7 +6,11 @@ use strait_flexrpc::{
     stub::{Callees, Pattern, StubError},
 };
 use strait_kadoop_core::{Identity, error::Error, messages::Outcome};
-use strait_kadoop_wire::{PEER_SILENCE, failure::Lost, wire::KadoopDatanodeV1Callees};
+use strait_kadoop_wire::{
+    PEER_SILENCE,
+    failure::{Failure, Lost},
+    wire::KadoopDatanodeV1Callees,
+};
 use strait_xdr::EncodeError;
 
 /// How long a datanode may take to accept a connection. For a writer, a slower datanode is lost.
@@ -56,10 +60,7 @@ pub(super) fn outcome<T>(answer: &Result<T, Lost>) -> Outcome {
     }
 }
 
-/// The error, without detail. Unavailable if the datanode gave no answer.
-pub(super) fn kind(lost: &Lost) -> Error {
-    match lost {
-        Lost::Refused(failure) => failure.error,
-        Lost::NotExecuted(_) | Lost::Unknown(_) => Error::Unavailable,
-    }
+/// An error in the bytes that the datanode at `address` has.
+pub(super) fn at(address: SocketAddr, error: Error) -> Failure {
+    Failure::new(error, format!("at {address}"))
 }

@@ -3,8 +3,9 @@
 use super::{
     Client,
     link::Link,
-    members::{Place, callees, kind, single},
+    members::{self, Place, callees, single},
     pool::Pool,
+    reasons::Reasons,
 };
 use bytes::Bytes;
 use std::{
@@ -17,7 +18,7 @@ use strait_flexrpc::{self as flexrpc, CallError, Refusal, stub::StubError};
 use strait_kadoop_core::{
     ChunkId, Config, Millis, NodeId, Stamp,
     client::{Budget, Checked, Content, Holder, Issue, LOCATE_BYTES, ReadCall, ReaderCore},
-    error::{Error, Result as Judged},
+    error::Error,
     messages::{Caller, Digest, Located, Read},
 };
 use strait_kadoop_wire::{
@@ -37,9 +38,6 @@ const LOOK_MS: Millis = 1_000;
 /// Most chunks without a good replica for which one lookup asks where damaged replicas are.
 const MAX_ASKED_ABOUT: usize = 4;
 
-/// The failure's text if the namenode answers but no datanode does.
-const NOBODY: &str = "no datanode that has the bytes answers; see `strait datanodes`";
-
 /// Fetches a file's ranges for all threads that read it.
 pub(super) struct ReadDriver<P> {
     core: Mutex<ReaderCore<P>>,
@@ -51,6 +49,7 @@ pub(super) struct ReadDriver<P> {
     pub(super) path: String,
     pub(super) config: Config,
     places: Mutex<Places>,
+    reasons: Reasons,
     pub(super) made: u64,
     /// Whether a writer had the file open at the first lookup.
     pub(super) open: bool,
@@ -66,8 +65,6 @@ struct Places {
     /// The number of the transaction that made the file, and one of its chunks. Together they identify the
     /// file. None while it has no chunk.
     file: Option<(u64, ChunkId)>,
-    /// The failure of the latest lookup, if it failed.
-    unlocated: Option<Failure>,
 }
 
 impl<P> std::fmt::Debug for ReadDriver<P> {
@@ -93,11 +90,16 @@ pub(super) trait Fetch: Content {
         from: NodeId,
         read: &Read,
         within: Duration,
-    ) -> Judged<Checked<Self>>;
+    ) -> Result<Checked<Self>, Failure>;
 }
 
 impl Fetch for Bytes {
-    fn attempt(driver: &ReadDriver<Self>, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
+    fn attempt(
+        driver: &ReadDriver<Self>,
+        from: NodeId,
+        read: &Read,
+        within: Duration,
+    ) -> Result<Checked, Failure> {
         driver.read_piece(from, read, within)
     }
 }
@@ -132,6 +134,7 @@ impl<P: Fetch> ReadDriver<P> {
             path: path.to_owned(),
             config,
             places: Mutex::default(),
+            reasons: Reasons::default(),
             made: 0,
             open: false,
             clock: Clock::start(),
@@ -191,11 +194,10 @@ impl<P: Fetch> ReadDriver<P> {
             let why = format!("every replica of chunk {chunk} is damaged: on {}", nodes.join(", "));
             return Failure::new(error, why);
         }
-        if error != Error::Unavailable {
-            return error.into();
+        if error == Error::Unavailable && self.reasons.of_namenode().is_none() {
+            return self.reasons.of_datanodes("no datanode gives the bytes");
         }
-        let unlocated = self.places().unlocated.clone().filter(|failure| failure.error == error);
-        unlocated.unwrap_or_else(|| Failure::new(error, NOBODY))
+        self.reasons.explain(error)
     }
 
     /// Sleeps until something changes or is due.
@@ -236,6 +238,7 @@ impl<P: Fetch> ReadDriver<P> {
             }
             ReadCall::Read { from, read } => {
                 let piece = self.fetch(from, &read, within);
+                let piece = piece.map_err(|failure| self.reasons.add_datanode(failure));
                 self.core().on_read(id, piece, self.clock.now());
             }
             ReadCall::Suspect { node, chunk, stamp } => self.suspect(node, chunk, stamp),
@@ -258,9 +261,9 @@ impl<P: Fetch> ReadDriver<P> {
     /// Locates the file's bytes. Also returns the number of the transaction that made the file.
     pub(super) fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
         let found = self.ask_where(offset, length);
-        let mut places = self.places();
-        places.unlocated = found.as_ref().err().cloned();
+        self.reasons.set_namenode(found.as_ref().err().cloned());
         let found = found?;
+        let mut places = self.places();
         if let Some(chunk) = found.chunks.first() {
             places.file = Some((found.made, ChunkId(chunk.chunk)));
         }
@@ -321,11 +324,11 @@ impl<P: Fetch> ReadDriver<P> {
     }
 
     /// Reads a range from one datanode. If the token has expired, gets a new one and retries once.
-    pub(super) fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked<P>> {
+    pub(super) fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Result<Checked<P>, Failure> {
         match P::attempt(self, from, read, within) {
-            Err(Error::TokenExpired) => {
+            Err(Failure { error: Error::TokenExpired, .. }) => {
                 let (offset, length) = self.places().range;
-                self.locate(offset, length).map_err(|failure| failure.error)?;
+                self.locate(offset, length)?;
                 P::attempt(self, from, read, within)
             }
             answer => answer,
@@ -333,9 +336,10 @@ impl<P: Fetch> ReadDriver<P> {
     }
 
     /// A datanode's address and identity, and the token for the chunk.
-    fn way(&self, from: NodeId, read: &Read) -> Judged<(Place, Arc<Token>)> {
+    fn way(&self, from: NodeId, read: &Read) -> Result<(Place, Arc<Token>), Failure> {
         let places = self.places();
-        let place = places.hosts.get(&from).copied().ok_or(Error::Unavailable)?;
+        let unknown = || Failure::new(Error::Unavailable, format!("datanode {from} has no known address"));
+        let place = places.hosts.get(&from).copied().ok_or_else(unknown)?;
         let token = places.tokens.get(&(read.chunk, read.stamp)).cloned().ok_or(Error::TokenExpired)?;
         Ok((place, token))
     }
@@ -346,7 +350,7 @@ impl<P: Fetch> ReadDriver<P> {
         from: NodeId,
         read: &Read,
         within: Duration,
-    ) -> Judged<Option<Checked<Digest>>> {
+    ) -> Result<Option<Checked<Digest>>, Failure> {
         let (place, token) = self.way(from, read)?;
         let to = callees(&self.data, vec![place.0], within);
         let mut call = read_to_wire(read);
@@ -355,22 +359,25 @@ impl<P: Fetch> ReadDriver<P> {
         if let Err(StubError::Call(CallError::NotExecuted(Refusal::ProcedureUnavailable))) = answer {
             return Ok(None);
         }
-        let answer = asked.hear(place, answer).map_err(|lost| kind(&lost))?;
-        Checked::digest(read, &digest_from_wire(&answer)).map(Some)
+        let answer = asked.hear(place, answer).map_err(|lost| lost.at_datanode(place.0))?;
+        let checked = Checked::digest(read, &digest_from_wire(&answer));
+        checked.map(Some).map_err(|error| members::at(place.0, error))
     }
 
     /// Makes one attempt to read a range from a datanode: through a borrowed file or with a single call.
-    pub(super) fn read_piece(&self, from: NodeId, read: &Read, within: Duration) -> Judged<Checked> {
+    pub(super) fn read_piece(&self, from: NodeId, read: &Read, within: Duration) -> Result<Checked, Failure> {
         let (place, token) = self.way(from, read)?;
+        let wrong = |error| members::at(place.0, error);
         let (borrowing, cluster) = (self.link.borrowing.as_ref(), || self.link.joined().cluster());
         let borrowed = borrowing.and_then(|of| of.read((from, place), read, &token, &self.config, cluster));
         if let Some(answer) = borrowed {
-            return answer;
+            return answer.map_err(wrong);
         }
         let to = callees(&self.data, vec![place.0], within);
         let mut call = read_to_wire(read);
         let asked = token.sign(&mut call, Procedure::Read, place.1);
-        let piece = asked.hear(place, single(to.dn_read(&call))).map_err(|lost| kind(&lost))?;
-        Checked::of(read, piece_from_wire(piece), &self.config)
+        let piece = asked.hear(place, single(to.dn_read(&call)));
+        let piece = piece.map_err(|lost| lost.at_datanode(place.0))?;
+        Checked::of(read, piece_from_wire(piece), &self.config).map_err(wrong)
     }
 }

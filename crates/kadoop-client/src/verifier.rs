@@ -72,7 +72,7 @@ impl Verifier {
 
     fn verify(&self, chunk: &LocatedChunk, node: NodeId) -> Verified {
         let failure = self.read(chunk, node).err();
-        if failure == Some(Error::Corrupt) {
+        if failure.as_ref().is_some_and(|failure| failure.error == Error::Corrupt) {
             self.driver.suspect(node, chunk.chunk, chunk.stamp);
         }
         Verified {
@@ -80,13 +80,13 @@ impl Verifier {
             length: chunk.length.into(),
             node,
             address: self.driver.address(node),
-            failure: failure.map(Failure::from),
+            failure,
         }
     }
 
     /// Reads a replica up to the end that the namenode knows. For a chunk that is being written, reads all
     /// visible bytes.
-    fn read(&self, chunk: &LocatedChunk, node: NodeId) -> Result<(), Error> {
+    fn read(&self, chunk: &LocatedChunk, node: NodeId) -> Result<(), Failure> {
         let acknowledged = chunk.skip.saturating_add(chunk.length);
         let end = if chunk.growing { u32::MAX } else { acknowledged };
         let config = &self.driver.config;
@@ -98,10 +98,12 @@ impl Verifier {
             match self.driver.fetch(node, &read, within) {
                 Ok(part) if part.content().is_empty() && chunk.growing => return Ok(()),
                 // The replica is shorter than the chunk in the namenode's log.
-                Ok(part) if part.content().is_empty() => return Err(Error::Corrupt),
+                Ok(part) if part.content().is_empty() => return Err(Error::Corrupt.into()),
                 Ok(part) => (offset, attempts) = (offset + part.content().len() as u32, 0),
-                Err(Error::Unavailable) if attempts + 1 < ATTEMPTS => attempts += 1,
-                Err(error) => return Err(error),
+                Err(failure) if failure.error == Error::Unavailable && attempts + 1 < ATTEMPTS => {
+                    attempts += 1
+                }
+                Err(failure) => return Err(failure),
             }
         }
         Ok(())

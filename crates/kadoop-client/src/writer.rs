@@ -3,8 +3,9 @@
 use super::{
     Client,
     link::{Lease, Link, Unwanted},
-    members::{self, Place, callees, outcome, single},
+    members::{Place, callees, outcome, single},
     pool::Pool,
+    reasons::Reasons,
     requests::Begun,
 };
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use strait_flexrpc::{self as flexrpc, stub::StubError};
+use strait_flexrpc::{self as flexrpc, CallError, Refusal::NotForwarded, stub::StubError};
 use strait_kadoop_core::{
     ChunkId, Config, FileId, Millis, NodeId, Stamp,
     client::{CallId, Goal, Issue, WriteCall, WriterCore},
@@ -43,11 +44,10 @@ const CHUNKS: usize = 64;
 /// Longest sleep of an application's thread before it runs the core's periodic work.
 const LOOK_MS: Millis = 1_000;
 
-/// The failure's text if the namenode finds no datanode for a chunk.
+/// The remedy if the namenode finds too few datanodes for a chunk.
 const NOWHERE: &str =
-    "no datanode can take a chunk: each is dead, full or refused; `strait datanodes` shows which";
-
-/// The failure's text if the namenode can't log a change.
+    "those that are dead, full or refused take no chunks; `strait datanodes` shows which these are";
+/// The remedy if the namenode can't log a change.
 const LOG_FULL: &str = "the namenode's disk is full; free room there, then repeat";
 /// Most datanodes that a failure names.
 const NAMED: usize = 8;
@@ -75,8 +75,7 @@ pub(super) struct WriteDriver {
     chunks: Mutex<BTreeMap<ChunkId, Pipeline>>,
     /// The namenode's request that has to be retried with the same number, if any.
     request: Mutex<Option<Asked>>,
-    /// The refusal of the latest request to the namenode; None if the namenode accepted it.
-    refused: Mutex<Option<Error>>,
+    reasons: Reasons,
     /// Makes the client send one piece after the other, so that members apply a piece while the next ones are
     /// on their way.
     turn: flexrpc::Turn,
@@ -151,7 +150,7 @@ impl Writer {
             client: joined.requests.client().0,
             chunks: Mutex::new(chunks),
             request: Mutex::default(),
-            refused: Mutex::default(),
+            reasons: Reasons::default(),
             turn: flexrpc::Turn::default(),
             clock,
             closed: AtomicBool::new(false),
@@ -308,14 +307,16 @@ impl WriteDriver {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error, with detail for people: the file's path, or what the operator can do.
+    /// The error, with detail for people: the reason, the file's path, or what the operator can do.
     fn failure(&self, error: Error) -> Failure {
+        let of_namenode = self.reasons.of_namenode().map(|failure| failure.error);
         match error {
             Error::BytesLost => Failure::new(error, format!("of {}", self.path)),
-            Error::Unavailable if *self.refused() == Some(Error::NoDatanodes) => Failure::new(error, NOWHERE),
-            Error::NoSpace if *self.refused() == Some(Error::NoSpace) => Failure::new(error, LOG_FULL),
-            Error::NoSpace => Failure::new(error, self.full_datanodes()),
-            other => other.into(),
+            Error::NoSpace if of_namenode != Some(error) => Failure::new(error, self.full_datanodes()),
+            Error::Unavailable if of_namenode.is_none() => {
+                self.reasons.of_datanodes("too few datanodes have the bytes")
+            }
+            other => self.reasons.explain(other),
         }
     }
 
@@ -413,40 +414,48 @@ impl WriteDriver {
         self.link.give_up(Unwanted { client, file: self.file, caller, path });
     }
 
-    /// Makes one attempt at a request to the namenode. Without an answer within the time, Unavailable.
+    /// Makes one attempt at a request to the namenode, and notes the reason of a failure. Without an answer
+    /// within the time, Unavailable.
     fn ask(&self, id: CallId, mutation: &Mutation, within: Duration) -> Result<Answer> {
+        let answer = self.attempt(id, mutation, within);
+        self.reasons.set_namenode(answer.as_ref().err().map(with_remedy));
+        answer.map_err(|failure| failure.error)
+    }
+
+    fn attempt(&self, id: CallId, mutation: &Mutation, within: Duration) -> Result<Answer, Failure> {
         let asked = self.request().take_if(|asked| asked.id == id);
         let mut asked = match asked {
             Some(asked) => asked,
             None => {
-                let begun = self.link.joined().requests.begin(Instant::now() + within);
-                Asked { id, begun: begun.map_err(|failure| failure.error)?, doubtful: false }
+                let begun = self.link.joined().requests.begin(Instant::now() + within)?;
+                Asked { id, begun, doubtful: false }
             }
         };
         if asked.begun.client().0 != self.client {
             // The client has joined again, since the namenode had forgotten it, and the lease with it.
-            return Err(Error::LeaseLost);
+            return Err(forgotten());
         }
         let answer = self.link.mutate_as(&asked.begun, &self.caller, mutation, within);
         asked.doubtful |= matches!(answer, Err(Lost::Unknown(_)));
-        let answer = answer.map_err(|lost| members::kind(&lost)).and_then(|answer| self.take(&answer));
-        let again =
-            matches!(answer, Err(Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_)));
-        *self.refused() = answer.as_ref().err().copied();
+        let answer = answer.map_err(|lost| self.link.failure(lost));
+        let answer = answer.and_then(|answer| Ok(self.take(&answer)?));
+        let again = matches!(
+            answer,
+            Err(Failure {
+                error: Error::Unavailable | Error::NoDatanodes | Error::NoSpace | Error::Limit(_),
+                ..
+            })
+        );
         // A request that was certainly not executed gets a new number for its retry.
         *self.request() = (again && asked.doubtful).then_some(asked);
         match answer {
-            Err(Error::UnknownClient) => Err(Error::LeaseLost),
+            Err(Failure { error: Error::UnknownClient, .. }) => Err(forgotten()),
             answer => answer,
         }
     }
 
     fn request(&self) -> MutexGuard<'_, Option<Asked>> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn refused(&self) -> MutexGuard<'_, Option<Error>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Converts the answer. If it has a new chunk, records that chunk's pipeline.
@@ -480,13 +489,21 @@ impl WriteDriver {
             let mut call = write_to_wire(write);
             let asked = token.sign_write(&mut call);
             // Each member proves its own answer, even if other members forward it.
-            match to.dn_write(&call) {
-                Ok(answers) => {
-                    let told = places.into_iter().zip(answers);
-                    told.map(|(place, answer)| outcome(&asked.hear(place, answer))).collect()
+            let Ok(answers) = to.dn_write(&call) else { return vec![Outcome::NotExecuted; members] };
+            // The reason of the first member that failed: later ones may only lack the bytes because of it.
+            let mut first = None;
+            let outcomes = places.into_iter().zip(answers).map(|(place, answer)| {
+                let broken = matches!(answer, Err(StubError::Call(CallError::NotExecuted(NotForwarded))));
+                let answer = asked.hear(place, answer);
+                let outcome = outcome(&answer);
+                if let Err(lost) = answer {
+                    first.get_or_insert(if broken { unreached(place) } else { lost.at_datanode(place.0) });
                 }
-                Err(_) => vec![Outcome::NotExecuted; members],
-            }
+                outcome
+            });
+            let outcomes = outcomes.collect();
+            first.map(|failure| self.reasons.add_datanode(failure));
+            outcomes
         };
         let outcomes: Vec<Outcome> = attempt();
         let expired = outcomes.contains(&Outcome::Error(Error::TokenExpired));
@@ -549,7 +566,7 @@ impl WriteDriver {
         if let Some(source) = &of.source {
             source.sign_source(&mut call, place.1);
         }
-        asked.hear(place, single(to.dn_continue(&call))).map(drop)
+        self.noted(place, asked.hear(place, single(to.dn_continue(&call))))
     }
 
     fn tell(
@@ -563,7 +580,14 @@ impl WriteDriver {
         let of = self.chunks().get(&ChunkId(what.chunk)).cloned().ok_or_else(unreachable_member)?;
         let (to, place) = self.one(&of, to, within)?;
         let asked = of.token.sign(&mut what, procedure, place.1);
-        asked.hear(place, call(&to, &what)).map(drop)
+        self.noted(place, asked.hear(place, call(&to, &what)))
+    }
+
+    /// Notes the reason of a member's failure.
+    fn noted<T>(&self, place: Place, told: Result<T, Lost>) -> Result<(), Lost> {
+        told.map(drop).inspect_err(|lost| {
+            self.reasons.add_datanode(lost.clone().at_datanode(place.0));
+        })
     }
 
     /// The callee and the place of one member of a chunk's pipeline.
@@ -582,12 +606,43 @@ impl WriteDriver {
     /// that succeeds.
     fn renew_token(&self, chunk: ChunkId) -> bool {
         let token = self.link.ask(|to| to.nn_token(self.client, self.file.0, chunk.0));
-        let Ok(token) = token else { return false };
+        let token = match token {
+            Ok(token) => token,
+            Err(failure) => {
+                self.reasons.set_namenode(Some(failure));
+                return false;
+            }
+        };
         if let Some(of) = self.chunks().get_mut(&chunk) {
             of.token = Arc::new(Token::new(&token));
         }
         true
     }
+}
+
+/// The failure, with the remedy, unless the namenode itself explains it.
+fn with_remedy(failure: &Failure) -> Failure {
+    let remedy = match failure.error {
+        Error::NoDatanodes => NOWHERE,
+        Error::NoSpace => LOG_FULL,
+        _ => return failure.clone(),
+    };
+    if failure.why.is_empty() || failure.why == failure.error.to_string() {
+        Failure::new(failure.error, remedy)
+    } else {
+        failure.clone()
+    }
+}
+
+/// The chain of a write broke before this member.
+fn unreached(place: Place) -> Failure {
+    let why = format!("datanode {}: the datanode before it in the pipeline can't reach it", place.0);
+    Failure::new(Error::Unavailable, why)
+}
+
+/// The lease is lost, since the namenode has forgotten its client.
+fn forgotten() -> Failure {
+    Failure::new(Error::LeaseLost, Error::UnknownClient.to_string())
 }
 
 fn upto(chunk: ChunkId, stamp: Stamp, length: u32) -> KdUpto {

@@ -61,6 +61,10 @@ pub struct Config {
     /// Smallest chunk size of a file: each chunk costs the namenode memory and time, however short
     /// (HDFS: `dfs.namenode.fs-limits.min-block-size`).
     pub min_chunk_bytes: u32,
+    /// Most chunks of a file: [`MAX_FILE_CHUNKS`], or fewer in tests.
+    pub max_file_chunks: usize,
+    /// Most chunks of an open file without an end: [`MAX_UNENDED_CHUNKS`], or fewer in tests.
+    pub max_unended_chunks: usize,
     /// Most replicas whose files a datanode keeps open: this many for writing, with two files each, and
     /// this many more for reading.
     pub open_replicas: usize,
@@ -147,6 +151,8 @@ impl Default for Config {
             reads_at_once: 4,
             continue_below_bytes: 4 << 20,
             min_chunk_bytes: 1 << 20,
+            max_file_chunks: MAX_FILE_CHUNKS,
+            max_unended_chunks: MAX_UNENDED_CHUNKS,
             open_replicas: 256,
             sweep_inodes: 1_000,
             report_replicas: 10_000,

@@ -1,6 +1,6 @@
 //! Errors in the form in which they cross the wire, and the failures of calls.
 
-use std::fmt;
+use std::{fmt, net::SocketAddr};
 use strait_flexrpc::{
     CallError, Fault, FaultKind, Refusal,
     stub::{ServiceError, StubError},
@@ -131,6 +131,25 @@ impl Lost {
             Self::Unknown(why) => Failure::new(Error::OutcomeUnknown, why),
         }
     }
+
+    /// The failure of a call to the datanode at `address`, for a caller that can ask another one.
+    /// Unavailable if the datanode gave no answer.
+    pub fn at_datanode(self, address: SocketAddr) -> Failure {
+        match self {
+            // An answer has only the error's number, and these kinds have no text of their own.
+            Self::Refused(Failure {
+                error: error @ (Error::Invalid(AS_TOLD) | Error::Limit(AS_TOLD)),
+                ..
+            }) => Failure::new(
+                error,
+                format!("datanode {address} refuses the call: invalid, or beyond a limit"),
+            ),
+            Self::Refused(failure) => failure,
+            Self::NotExecuted(Failure { why, .. }) | Self::Unknown(why) => {
+                Failure::new(Error::Unavailable, format!("datanode {address}: {why}"))
+            }
+        }
+    }
 }
 
 impl From<StubError> for Lost {
@@ -210,6 +229,22 @@ mod tests {
         for error in [Error::Invalid("too small"), Error::Limit("names"), Error::NotFound] {
             let ServiceError::Fault(fault) = refuse(error) else { panic!("{error} isn't a fault") };
             assert_eq!(from_fault(fault).to_string(), error.to_string());
+        }
+    }
+
+    #[test]
+    fn a_datanodes_failure_names_the_datanode_and_the_reason() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        let told = |lost: Lost| lost.at_datanode(address).to_string();
+        let unreachable = CallError::NotExecuted(Refusal::NotSent).into();
+        assert_eq!(told(unreachable), "not available: datanode 127.0.0.1:9: the call wasn't sent in full");
+        let unproven = Lost::Unknown("not authenticated".to_owned());
+        assert_eq!(told(unproven), "not available: datanode 127.0.0.1:9: not authenticated");
+        let refused = |error| told(Lost::Refused(Failure::new(error, "at 127.0.0.1:9")));
+        assert_eq!(refused(Error::NoSpace), "no space left: at 127.0.0.1:9");
+        for number in [number_of(Error::Invalid("")), number_of(Error::Limit(""))] {
+            let told = refused(kind_of(number));
+            assert!(told.starts_with("datanode 127.0.0.1:9 refuses the call"), "{told}");
         }
     }
 

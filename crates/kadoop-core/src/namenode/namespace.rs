@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     ClientId, FileId, InodeNo, Millis,
-    config::{MAX_CHUNK_BYTES, MAX_FILE_CHUNKS, MAX_REPLICATION, MAX_SOURCES},
+    config::{MAX_CHUNK_BYTES, MAX_REPLICATION, MAX_SOURCES},
     error::{Error, Result},
     faults::Fault,
     messages::{Answer, Attributes},
@@ -287,7 +287,7 @@ impl View<'_> {
             }
             places.push(place(walk.parent()?, name));
         }
-        if chunks > MAX_FILE_CHUNKS {
+        if chunks > self.config.max_file_chunks {
             return Err(Error::Invalid("the file would have more chunks than the maximum").into());
         }
         if self.config.faults.has(Fault::JoinedBackwards) {

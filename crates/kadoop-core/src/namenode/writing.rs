@@ -7,7 +7,6 @@ use super::{
 };
 use crate::{
     ChunkId, ClientId, FileId, Member, Millis, NodeId,
-    config::{MAX_FILE_CHUNKS, MAX_UNENDED_CHUNKS},
     error::{Error, Result},
     faults::Fault,
     messages::{Answer, End, Mutation, NewChunk, Source},
@@ -62,11 +61,11 @@ impl Namenode {
             return Err(Error::Invalid("the previous chunk has no end yet"));
         }
         let chunks = self.state.inode(open.inode)?.chunks().map_or(0, <[ChunkId]>::len);
-        if next.is_some() && chunks >= MAX_FILE_CHUNKS {
+        if next.is_some() && chunks >= self.config.max_file_chunks {
             return Err(Error::Invalid("the file has the maximum number of chunks: use larger chunks"));
         }
         let unended = open.chunks.iter().filter(|open| !ends.iter().any(|end| end.chunk == open.chunk));
-        if next.is_some() && unended.count() >= MAX_UNENDED_CHUNKS {
+        if next.is_some() && unended.count() >= self.config.max_unended_chunks {
             return Err(Error::Limit("chunks of an open file without a durable end"));
         }
         let next = match next {
@@ -320,6 +319,7 @@ mod tests {
     use super::*;
     use crate::{
         Config,
+        config::{MAX_FILE_CHUNKS, MAX_UNENDED_CHUNKS},
         messages::{Caller, RequestId},
         namenode::{State, inodes::Body, state::OpenChunk},
     };

@@ -38,7 +38,7 @@ const NO_REPLICA: u32 = wire::Refusal::RefusedNoReplica as u32;
 
 /// An impostor's answer.
 #[derive(Clone)]
-enum Lie {
+pub enum Lie {
     /// Success, with a made-up proof.
     Done([u8; 16]),
     /// An answer that ends before its proof does.
@@ -53,7 +53,7 @@ enum Lie {
 }
 
 /// Serves at an address, and records the calls.
-struct Impostor {
+pub struct Impostor {
     _server: Server,
     asked: Arc<Mutex<Vec<u32>>>,
     /// The socket at which it claims to lend files.
@@ -103,7 +103,7 @@ impl Service for Lies {
 
 impl Impostor {
     /// Starts as soon as the address is free.
-    fn at(listen: SocketAddr, lie: Lie) -> Self {
+    pub fn at(listen: SocketAddr, lie: Lie) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("lender.sock");

@@ -65,6 +65,7 @@ fn closed_after_a_loss(of_cluster: bool) {
     writer.write("and more").unwrap();
     let refused = writer.close().unwrap_err();
     assert_eq!(refused.error, Error::Unavailable, "{refused}");
+    assert!(refused.why.contains("`strait datanodes`"), "{refused}");
     assert!(client.stat(&me, "/f").unwrap().open);
     cluster.add(cluster.datanode_options(1));
     eventually("it can be closed", || writer.close().is_ok());
