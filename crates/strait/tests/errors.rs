@@ -7,6 +7,13 @@ mod support;
 use std::io::{BufRead, Read};
 use std::path::Path;
 use std::process::Stdio;
+use strait_kadoop_client::{Client, ClientOptions};
+use strait_kadoop_core::{
+    Config,
+    messages::{Attributes, Caller},
+};
+use strait_kadoop_server::{NamenodeOptions, NamenodeServer};
+use strait_kadoop_wire::Key;
 use support::{Gateway, Run, command, fresh};
 
 // Exit codes of the table of errors.
@@ -44,6 +51,26 @@ fn a_local_target_that_cannot_be_written_is_named_in_one_line() {
 fn a_stored_target_that_cannot_be_written_is_named_in_one_line() {
     let gateway = with_a_file();
     gateway.run_with(["put", "-", &gateway.uri("/f/below")], b"x", &[]).fails(NOT_A_DIRECTORY, "/f/below: ");
+}
+
+#[test]
+fn a_kadoop_namenodes_refusal_of_a_chunk_arrives_in_its_own_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let (key, key_file) = (Key::generate().unwrap(), dir.path().join("cluster.key"));
+    key.save(&key_file).unwrap();
+    let config = Config { max_file_chunks: 0, safe_mode_extra_ms: 0, ..Config::default() };
+    let superuser = Caller { user: config.superuser.as_str().into(), groups: Vec::new(), session: None };
+    let options = NamenodeOptions::new(dir.path().join("namenode"), key.clone());
+    let namenode = NamenodeServer::start(NamenodeOptions { config, ..options }).unwrap();
+    let address = namenode.address().to_string();
+    let client = Client::connect(ClientOptions::new(address.as_str(), key.for_clients())).unwrap();
+    let everybody = Attributes { mode: Some(0o777), ..Attributes::default() };
+    client.set_attributes(&superuser, "/", everybody).unwrap();
+    let store = format!("kadoop://{address}/");
+    let flags = ["--store", &store, "--kadoop-key", key_file.to_str().unwrap()].map(str::to_owned);
+    let gateway = Gateway::start(|_| flags.to_vec());
+    let run = gateway.run_with(["put", "-", &gateway.uri("/f")], b"content", &[]);
+    run.fails(INVALID_ARGUMENT, "the file has the maximum number of chunks: use larger chunks");
 }
 
 #[test]

@@ -142,7 +142,7 @@ struct Shared {
     commit: Commit<RealDisk>,
     hosts: RwLock<Hosts>,
     refused: Mutex<Refused>,
-    /// Number of calls that wait for the first datanode after the start.
+    /// Number of calls that wait for a datanode that had joined before the start.
     waiting: AtomicUsize,
     /// Datanodes that wait for orders.
     watches: Watches,
