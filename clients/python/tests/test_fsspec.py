@@ -239,6 +239,31 @@ def test_a_whole_file_that_fails_in_a_transaction_leaves_nothing(fs, place):
     assert fs.cat(there) == b"there"
 
 
+def test_a_transaction_that_creates_a_file_leaves_that_of_another(fs, place):
+    there = f"{place.root}/there"
+
+    def create():
+        with fs.transaction:
+            fs.pipe_file(there, b"ours", mode="create")
+            with fs.client.open(there, "xb") as file:
+                file.write(b"theirs")
+
+    with pytest.raises(FileExistsError):
+        create()
+    assert fs.find(place.root) == [there]
+    assert fs.cat(there) == b"theirs"
+
+
+def test_a_transaction_refuses_an_mv_that_copies_and_removes(fs, place):
+    names = [f"{place.root}/a1", f"{place.root}/a2"]
+    for name in names:
+        fs.pipe_file(name, b"1")
+    fs.mkdir(f"{place.root}/d")
+    with fs.transaction, pytest.raises(ValueError, match="transaction"):
+        fs.mv(f"{place.root}/a*", f"{place.root}/d")
+    assert fs.find(place.root) == names
+
+
 def test_mv_renames_and_goes_into_directories(fs, place):
     fs.pipe_file(f"{place.root}/a", b"1")
     fs.mkdir(f"{place.root}/d")

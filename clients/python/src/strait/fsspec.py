@@ -108,14 +108,24 @@ class Writer(BufferedWriter):
 class WholeFile:
     """A complete file of a transaction. It takes its name at the end of that."""
 
-    def __init__(self, client: Client, target: str) -> None:
+    def __init__(self, client: Client, target: str, overwrite: bool) -> None:
         self._client = client
         self._target = target
+        self._overwrite = overwrite
         self.path = _beside(target)
 
     def commit(self) -> None:
         """Gives the file its name."""
-        take_name(self._client, self.path, self._target)
+        if self._overwrite:
+            take_name(self._client, self.path, self._target)
+            return
+        try:
+            self._client.rename(self.path, self._target)
+        except errors.StraitError as error:
+            with contextlib.suppress(errors.StraitError):
+                self.discard()
+            name_asked_for(error, self.path, self._target)
+            raise
 
     def discard(self) -> None:
         """Removes the file."""
@@ -355,7 +365,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise errors.IsADirectory("the path is a directory", path)
         if mode != "overwrite" and self.exists(path):
             raise errors.AlreadyExists("the path is taken", path)
-        file = WholeFile(self.client, path)
+        file = WholeFile(self.client, path, overwrite=mode == "overwrite")
         try:
             yield file.path
         except BaseException as error:
@@ -481,6 +491,10 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Renames. If `path2` is a directory, the file or directory goes into it."""
         path1, path2 = stringify_path(path1), stringify_path(path2)
         if isinstance(path1, list) or "*" in path1 or maxdepth is not None:
+            if self._intrans:
+                # It would copy, and then remove. If the transaction failed, only the removal would stay.
+                message = "in a transaction, mv takes one path, without a pattern or a depth"
+                raise errors.InvalidArgument(message, str(path1))
             super().mv(path1, path2, recursive, maxdepth, **kwargs)
             return
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)
