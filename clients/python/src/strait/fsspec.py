@@ -492,7 +492,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         path1, path2 = stringify_path(path1), stringify_path(path2)
         if isinstance(path1, list) or "*" in path1 or maxdepth is not None:
             if self._intrans:
-                # It would copy, and then remove. If the transaction failed, only the removal would stay.
+                # It would copy at the end, but remove at once.
                 message = "in a transaction, mv takes one path, without a pattern or a depth"
                 raise errors.InvalidArgument(message, str(path1))
             super().mv(path1, path2, recursive, maxdepth, **kwargs)
