@@ -57,7 +57,7 @@ def stores_that_ran(results: str) -> dict[str, set[str]]:
         fields = line.split("\t")
         if found := RAN.search(line):
             ran.setdefault(found[1], set()).add(found[2])
-        elif len(fields) == 4:
+        elif len(fields) == 4 and fields[2] in STORES.values():
             ran.setdefault(fields[0], set()).add(fields[2])
     return ran
 

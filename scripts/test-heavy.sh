@@ -7,7 +7,6 @@
 # POWER_LOSSES, HDFS_KILLS, MOUNT_ROUNDS, WRITER_KILLS, FORK_ROUNDS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh build power browser go gluster slurm
 
 readonly TARGET=${CARGO_TARGET_DIR:-target} SCALE=${SCALE:-10}
 
@@ -135,16 +134,25 @@ readonly STEPS=(lint each_crate_alone cpp_client stores http slurm mount flexrpc
 
 steps=("$@")
 ((${#steps[@]})) || steps=("${STEPS[@]}")
-durations=()
 for step in "${steps[@]}"; do
     [[ " ${STEPS[*]} " == *" $step "* ]] || {
         echo "no step $step; the steps are ${STEPS[*]}" >&2
         exit 2
     }
+done
+
+scripts/setup.sh build power browser go gluster slurm
+
+durations=()
+summary() {
+    printf '\nsteps that passed:\n'
+    ((!${#durations[@]})) || printf '%s\n' "${durations[@]}"
+}
+trap summary EXIT
+
+for step in "${steps[@]}"; do
     printf '\n== %s\n' "$step"
     SECONDS=0
     "$step"
     durations+=("$(printf '%6d s  %s' "$SECONDS" "$step")")
 done
-printf '\nsteps that passed:\n'
-printf '%s\n' "${durations[@]}"
