@@ -629,10 +629,10 @@ fn a_refusal_reaches_a_client_that_still_sends() {
         refused("", 900_000);
     }
     // Far more than sockets buffer.
-    refused("", 32 << 20);
+    refused("", 16 << 20);
     // As Java's client sends by default, and `curl --http2`.
     let upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n";
-    refused(upgrade, 32 << 20);
+    refused(upgrade, 16 << 20);
 }
 
 #[test]

@@ -146,7 +146,7 @@ static void check_shared(void)
 	while (!slow_calls)
 		usleep(1000);
 	struct timeval begun = now();
-	CHECK(call(handle, ECHO, SHORT) == FRPC_FAILED && strstr(frpc_error(), "stayed busy"));
+	CHECK(call(handle, ECHO, SHORT) == FRPC_FAILED && strstr(frpc_error(), "kept the handle busy"));
 	CHECK(ms_since(begun) < SLOW_MS);
 	CHECK(!pthread_join(threads[0], NULL));
 	/* The handle's own timeout bounds that wait, too, and can be set meanwhile. */

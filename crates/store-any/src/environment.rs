@@ -67,7 +67,8 @@ fn path(name: &str) -> Option<PathBuf> {
 
 fn libraries() -> Result<Vec<PathBuf>> {
     let Some(value) = path(LIBRARIES) else { return Ok(Vec::new()) };
-    let listed: Vec<PathBuf> = env::split_paths(&value).collect();
+    let listed: Vec<PathBuf> =
+        env::split_paths(&value).filter(|library| !library.as_os_str().is_empty()).collect();
     match listed.iter().find(|library| !library.is_absolute()) {
         // The loader would search its own directories for a bare name.
         Some(library) => wrong(LIBRARIES, &library.display().to_string(), "give absolute paths"),

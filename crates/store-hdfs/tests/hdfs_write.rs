@@ -405,7 +405,8 @@ async fn failed_datanodes_are_left_out_and_replaced_after_a_flush() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_datanode_that_stalls_before_the_end_of_a_block_is_replaced() {
-    let timeout = ("dfs.client.socket-timeout", "2000");
+    // Long enough for the sound datanodes of a busy machine.
+    let timeout = ("dfs.client.socket-timeout", "8000");
     // The namenode itself replicates no block meanwhile.
     let properties = vec![timeout, ("dfs.namenode.redundancy.interval.seconds", "3600")];
     let options = Options { datanodes: 4, replication: 3, properties, ..Options::default() };

@@ -90,7 +90,7 @@ fn calls_that_dont_return_take_no_more_threads_than_the_limit() {
         uri: "x://".to_owned(),
         options: Vec::new(),
     };
-    let place = Place { apart: None, patience: Duration::from_millis(200) };
+    let place = Place { apart: None, patience: Duration::from_secs(1) };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     runtime.block_on(async {

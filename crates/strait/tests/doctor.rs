@@ -49,7 +49,7 @@ fn doctored(dir: &Path) -> (PathBuf, Vec<String>) {
     let flags = [
         format!("--plugin=mine={}", library.display()),
         format!("--plugin-option=mine.root={}", data.display()),
-        "--plugin-option=mine.timeout=1".to_owned(),
+        "--plugin-option=mine.timeout=3".to_owned(),
         "plugin:mine://here/".to_owned(),
     ];
     (data, flags.to_vec())
@@ -78,7 +78,7 @@ fn each_fault_of_a_store_fails_its_own_check() {
         ("denied", "write", "the directory is read-only", "ask the store's operator for permission"),
         ("late", "clock", "s behind this host's", "synchronize both clocks"),
         ("corrupt", "read", "the bytes differ from those written", "stop using this store"),
-        ("hangs", "list", "doesn't return within 1 s", "start the server, or correct the address"),
+        ("hangs", "list", "doesn't return within 3 s", "start the server, or correct the address"),
     ] {
         let run = doctor(dir.path(), &[("STRAIT_FAULT", fault)], &flags);
         fails(&run, check, words, fix);

@@ -95,7 +95,8 @@ fn a_second_signal_ends_at_once() {
 fn waits_for_a_writer(child: &Child) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
     let waits = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("wchan")));
-    waits.flatten().any(|function| function == "wait_for_partner")
+    // A kernel may show the caller instead, if its compiler has inlined the function.
+    waits.flatten().any(|function| function.starts_with("wait_for_partner") || function == "fifo_open")
 }
 
 #[test]

@@ -50,7 +50,7 @@ use support::{Outcome, Scene};
 const CASES_AT_ONCE: usize = 8;
 /// Time after which a case counts as hung. The slowest case writes some megabytes in hundreds of
 /// pieces, perhaps on a loaded machine.
-const CASE_DEADLINE: Duration = Duration::from_secs(120);
+const CASE_DEADLINE: Duration = Duration::from_secs(300);
 
 /// The store and parameters for the cases.
 #[derive(Clone)]

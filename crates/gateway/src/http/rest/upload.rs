@@ -232,7 +232,7 @@ async fn append_at(
         // Another client may have appended since, or replaced the file.
         let after = entity(&to).await.unwrap_or(None);
         let own = after.filter(|after| {
-            let same_file = before.is_none() || before == after.reader.identity();
+            let same_file = before.is_some() && before == after.reader.identity();
             same_file && after.reader.length() == length
         });
         Ok(own.map(|own| own.state))
