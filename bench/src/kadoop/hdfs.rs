@@ -22,8 +22,6 @@ pub const PROPERTIES: [(&str, &str); 6] = [
     // Enough for 16 concurrent callers.
     ("dfs.namenode.handler.count", "32"),
 ];
-/// The servers' memory, and the garbage collector that Java selects for servers.
-pub(super) const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
 
 /// The cluster and its client, stopped when dropped.
 pub struct Hdfs {
@@ -44,8 +42,7 @@ impl Hdfs {
             properties: PROPERTIES.to_vec(),
             hosts: hosts.get(1..).unwrap_or_default().to_vec(),
             parent: Some(data_directory()),
-            jvm_flags: JVM_FLAGS.to_vec(),
-            ..Options::default()
+            ..Options::measured()
         })?;
         let mut command = hdfs_orders(&cluster, &[])?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

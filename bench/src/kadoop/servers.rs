@@ -41,7 +41,7 @@ impl Servers {
             properties: hdfs::PROPERTIES.to_vec(),
             hosts: network.hosts()[1..].to_vec(),
             parent: Some(data_directory()),
-            ..Options::default()
+            ..Options::measured()
         })?;
         Ok(Self::Hdfs(Box::new(cluster), network))
     }

@@ -7,8 +7,8 @@ use crate::pairs::{Sample, interleave};
 use crate::report::{Better, Row};
 use bytes::Bytes;
 use std::time::{Duration, Instant};
-use strait_testkit::MiniHdfs;
 use strait_testkit::thrift::Client;
+use strait_testkit::{MiniHdfs, Options};
 use strait_wire::{OpenFileRequest, ReadRangeReply, ReadRangeRequest, Reply, methods};
 
 const CHUNK: i32 = 4 << 20;
@@ -32,7 +32,7 @@ pub fn run() -> Result<Vec<Row>> {
         Target { name: "file", store: format!("file://{}", dir.path().display()), path: "/large".into() };
     let mut rows = vec![idle(&file)?, readers(&file, mib)?, greedy(&file)?];
 
-    let hdfs = MiniHdfs::start()?;
+    let hdfs = MiniHdfs::start_own(&Options::measured())?;
     let path = format!("{}/large", hdfs.scratch("crowd"));
     hdfs.shell(&["-mkdir", "-p", path.trim_end_matches("/large")])?;
     hdfs.shell(&["-put", "-f", &dir.path().join("large").display().to_string(), &path])?;

@@ -27,8 +27,6 @@ use strait_testkit::{MiniHdfs, Options, spawn_bound};
 
 const DATANODES: usize = 3;
 const FLUSHES: usize = 1_000;
-/// The servers' memory, and the garbage collector that Java selects for servers.
-const JVM_FLAGS: [&str; 2] = ["-Xmx1g", "-XX:-UseSerialGC"];
 /// Variable and default of the seconds that a client has for its files or flushes in a round. Only peers that
 /// wait for reports need more.
 const LIMIT_S: (&str, usize) = ("BENCH_HDFS_LIMIT_S", 30);
@@ -195,8 +193,7 @@ pub fn run() -> Result<Vec<Row>> {
         replication: 1,
         properties: vec![("dfs.namenode.handler.count", "32")],
         parent: Some(data_directory()),
-        jvm_flags: JVM_FLAGS.to_vec(),
-        ..Options::default()
+        ..Options::measured()
     })?;
     let mut works = vec![
         Work::SmallFiles { count: small },

@@ -6,13 +6,13 @@ use crate::host::{Gateway, make_file, seconds, setting};
 use crate::pairs::interleave;
 use crate::report::{Better, Row};
 use std::process::Command;
-use strait_testkit::MiniHdfs;
+use strait_testkit::{MiniHdfs, Options};
 
 const RUNS: usize = 5;
 
 pub fn run() -> Result<Vec<Row>> {
     let mib = setting("STRAIT_BENCH_MIB", 1_024)?;
-    let hdfs = MiniHdfs::start()?;
+    let hdfs = MiniHdfs::start_own(&Options::measured())?;
     let dir = tempfile::tempdir()?;
     let (source, target) = (dir.path().join("source"), dir.path().join("target"));
     make_file(&source, mib)?;

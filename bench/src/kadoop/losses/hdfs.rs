@@ -4,7 +4,7 @@ use super::{DATANODES, Loss, Lossy, REPLICATION, Suffered};
 use crate::Result;
 use crate::host::on;
 use crate::kadoop::data_directory;
-use crate::kadoop::hdfs::{JVM_FLAGS, PROPERTIES};
+use crate::kadoop::hdfs::PROPERTIES;
 use crate::kadoop::rack::{CLIENT, FIRST_DATANODE, NAMENODE, network};
 use crate::programs::{adapter_orders, hdfs_orders};
 use std::io::{BufRead, BufReader, Write};
@@ -83,8 +83,7 @@ impl HdfsRack {
             properties: [&PROPERTIES[..], &[REPEAT_COPIES]].concat(),
             hosts: network.hosts()[NAMENODE..].to_vec(),
             parent: Some(data_directory()),
-            jvm_flags: JVM_FLAGS.to_vec(),
-            ..Options::default()
+            ..Options::measured()
         })?;
         let client = Running::start(kind, &cluster, &network)?;
         Ok(Self { kind, client, cluster, network })

@@ -20,7 +20,7 @@ const PATH: &str = "/large";
 
 pub fn run() -> Result<Vec<Row>> {
     let mib = setting("STRAIT_BENCH_MIB", 1_024)?;
-    let hdfs = MiniHdfs::start_own(&Options { parent: Some(data_directory()), ..Options::default() })?;
+    let hdfs = MiniHdfs::start_own(&Options { parent: Some(data_directory()), ..Options::measured() })?;
     let strait = crate::host::strait()?;
     let dir = tempfile::tempdir_in("/dev/shm")?;
     let local = dir.path().join("large");

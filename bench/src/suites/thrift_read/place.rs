@@ -42,7 +42,7 @@ pub enum Placement {
 impl Place {
     /// A place with everything on this machine.
     pub fn loopback() -> Result<Self> {
-        let hdfs = MiniHdfs::start_own(&Options::default())?;
+        let hdfs = MiniHdfs::start_own(&Options::measured())?;
         let alone = Gateway::start(hdfs.uri())?;
         let scratch = tempfile::tempdir()?;
         let (beside, nodes) = (Vec::new(), Vec::new());
@@ -70,7 +70,7 @@ impl Place {
         let nodes: Vec<Host> = (0..nodes).map(|index| host(2 + index)).collect();
         let mut hosts = vec![master];
         hosts.extend(nodes.iter().cloned());
-        let options = Options { datanodes: nodes.len(), hosts, ..Options::default() };
+        let options = Options { datanodes: nodes.len(), hosts, ..Options::measured() };
         let hdfs = MiniHdfs::start_own(&options)?;
         let alone = Gateway::start_with(hdfs.uri(), Some(&unused), &[])?;
         let beside = nodes.iter().map(|node| Gateway::start_with(hdfs.uri(), Some(node), &[]));

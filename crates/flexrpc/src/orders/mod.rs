@@ -11,8 +11,8 @@ mod service_workers;
 mod sessions;
 mod turns;
 
-/// Default number of orders for each claim. All claims together take half a minute.
-const ORDERS: usize = 10_000;
+/// Default number of orders for each claim. All claims together take some seconds.
+const ORDERS: usize = 2_000;
 
 /// Number of switches between threads in the schedules with few of them: most bugs of this kind
 /// need two or three.
