@@ -30,6 +30,7 @@ mod access;
 mod borrowing;
 mod buffers;
 mod digester;
+mod driver;
 mod files;
 mod link;
 mod members;

@@ -1,17 +1,17 @@
-//! Drives a reader's core: makes its calls, several at a time, and reports their outcomes to it.
+//! A reader's calls to the namenode and the datanodes.
 
 use super::{
     Client,
+    driver::{Driver, Shared},
     link::Link,
     members::{self, Place, callees, single},
-    pool::Pool,
     reasons::Reasons,
 };
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use strait_flexrpc::{self as flexrpc, CallError, Refusal, stub::StubError};
@@ -32,19 +32,14 @@ use strait_kadoop_wire::{
     wire::{KdLocated, KdVersion},
 };
 
-/// Longest sleep of a thread before it runs the core's periodic work.
-const LOOK_MS: Millis = 1_000;
-
 /// Most chunks without a good replica for which one lookup asks where damaged replicas are.
 const MAX_ASKED_ABOUT: usize = 4;
 
 /// Fetches a file's ranges for all threads that read it.
 pub(super) struct ReadDriver<P> {
-    core: Mutex<ReaderCore<P>>,
-    changed: Condvar,
+    shared: Shared<ReaderCore<P>>,
     pub(super) link: Arc<Link>,
     data: flexrpc::Client,
-    pool: Pool,
     caller: Caller,
     pub(super) path: String,
     pub(super) config: Config,
@@ -53,7 +48,6 @@ pub(super) struct ReadDriver<P> {
     pub(super) made: u64,
     /// Whether a writer had the file open at the first lookup.
     pub(super) open: bool,
-    clock: Clock,
 }
 
 /// Addresses of datanodes, and the tokens for the chunks of the latest lookup.
@@ -76,8 +70,8 @@ impl<P> std::fmt::Debug for ReadDriver<P> {
 impl Holder for ReadDriver<Bytes> {
     fn give_up(&self, idle: Duration) {
         // If another thread holds the lock, it is about to read, so the reader isn't idle.
-        if let Ok(mut core) = self.core.try_lock() {
-            core.give_up(idle.as_millis() as Millis, self.clock.now());
+        if let Some(mut core) = self.shared.try_core() {
+            core.give_up(idle.as_millis() as Millis, self.now());
         }
     }
 }
@@ -104,6 +98,32 @@ impl Fetch for Bytes {
     }
 }
 
+impl<P: Fetch> Driver for ReadDriver<P> {
+    type Core = ReaderCore<P>;
+
+    fn shared(&self) -> &Shared<ReaderCore<P>> {
+        &self.shared
+    }
+
+    fn make(self: &Arc<Self>, issue: Issue<ReadCall>) {
+        let Issue { id, within_ms, call } = issue;
+        let within = Duration::from_millis(within_ms);
+        match call {
+            ReadCall::Locate { offset, length } => {
+                let located =
+                    self.locate(offset, length).map(|(_, located)| located).map_err(|failure| failure.error);
+                self.core().on_located(id, located, self.now());
+            }
+            ReadCall::Read { from, read } => {
+                let piece = self.fetch(from, &read, within);
+                let piece = piece.map_err(|failure| self.reasons.add_datanode(failure));
+                self.core().on_read(id, piece, self.now());
+            }
+            ReadCall::Suspect { node, chunk, stamp } => self.suspect(node, chunk, stamp),
+        }
+    }
+}
+
 impl<P: Fetch> ReadDriver<P> {
     /// Makes a driver, and locates the file's first bytes.
     pub(super) fn open(
@@ -125,11 +145,10 @@ impl<P: Fetch> ReadDriver<P> {
     ) -> Result<Self, Failure> {
         client.link.check_process()?;
         let link = Arc::clone(&client.link);
+        let core = ReaderCore::within(config.clone(), budget);
         let mut driver = Self {
-            core: Mutex::new(ReaderCore::within(config.clone(), budget)),
-            changed: Condvar::new(),
+            shared: Shared::new(core, link.pool.clone(), Clock::start()),
             data: link.data.clone(),
-            pool: link.pool.clone(),
             caller: caller.clone(),
             path: path.to_owned(),
             config,
@@ -137,17 +156,12 @@ impl<P: Fetch> ReadDriver<P> {
             reasons: Reasons::default(),
             made: 0,
             open: false,
-            clock: Clock::start(),
             link,
         };
         let (made, located) = driver.locate(0, LOCATE_BYTES)?;
         (driver.made, driver.open) = (made, located.open);
         driver.core().begin(located);
         Ok(driver)
-    }
-
-    pub(super) fn core(&self) -> MutexGuard<'_, ReaderCore<P>> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {
@@ -160,7 +174,7 @@ impl<P: Fetch> ReadDriver<P> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mut core = self.core();
         loop {
-            match core.read(offset, length, self.clock.now()) {
+            match core.read(offset, length, self.now()) {
                 Ok(Some(content)) => {
                     self.submit(&mut core);
                     return Ok(content);
@@ -168,9 +182,7 @@ impl<P: Fetch> ReadDriver<P> {
                 Ok(None) => {}
                 Err(error) => return Err(self.failure(error, core.damaged())),
             }
-            let first = core.next_call();
-            self.submit(&mut core);
-            core = match first {
+            core = match self.submit_but_one(&mut core) {
                 Some(issue) => {
                     // Make the call here: this thread would only wait for it.
                     drop(core);
@@ -198,52 +210,6 @@ impl<P: Fetch> ReadDriver<P> {
             return self.reasons.of_datanodes("no datanode gives the bytes");
         }
         self.reasons.explain(error)
-    }
-
-    /// Sleeps until something changes or is due.
-    fn wait<'c>(&self, core: MutexGuard<'c, ReaderCore<P>>) -> MutexGuard<'c, ReaderCore<P>> {
-        let now = self.clock.now();
-        let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
-        let (mut core, timeout) = self
-            .changed
-            .wait_timeout(core, Duration::from_millis(due))
-            .unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
-            core.tick(self.clock.now());
-        }
-        core
-    }
-
-    fn submit(self: &Arc<Self>, core: &mut ReaderCore<P>) {
-        while let Some(issue) = core.next_call() {
-            let this = Arc::clone(self);
-            self.pool.run(move || {
-                let mut next = Some(issue);
-                while let Some(issue) = next {
-                    this.perform(issue);
-                    next = this.core().next_call();
-                }
-            });
-        }
-    }
-
-    fn perform(&self, issue: Issue<ReadCall>) {
-        let Issue { id, within_ms, call } = issue;
-        let within = Duration::from_millis(within_ms);
-        match call {
-            ReadCall::Locate { offset, length } => {
-                let located =
-                    self.locate(offset, length).map(|(_, located)| located).map_err(|failure| failure.error);
-                self.core().on_located(id, located, self.clock.now());
-            }
-            ReadCall::Read { from, read } => {
-                let piece = self.fetch(from, &read, within);
-                let piece = piece.map_err(|failure| self.reasons.add_datanode(failure));
-                self.core().on_read(id, piece, self.clock.now());
-            }
-            ReadCall::Suspect { node, chunk, stamp } => self.suspect(node, chunk, stamp),
-        }
-        self.changed.notify_all();
     }
 
     /// Reports a damaged replica to the namenode.

@@ -1,6 +1,6 @@
 //! A file open for reading.
 
-use super::{Client, digester::visible_end, read_driver::ReadDriver};
+use super::{Client, digester::visible_end, driver::Driver, read_driver::ReadDriver};
 use bytes::Bytes;
 use std::sync::{Arc, Weak};
 use strait_kadoop_core::{client::Holder, messages::Caller};

@@ -1,10 +1,10 @@
-//! Drives the writer's core: makes its calls, several at a time, and reports their outcomes to it.
+//! A file open for writing, and its calls to the namenode and the datanodes.
 
 use super::{
     Client,
+    driver::{Driver, Shared},
     link::{Lease, Link, Unwanted},
     members::{Place, callees, outcome, single},
-    pool::Pool,
     reasons::Reasons,
     requests::Begun,
 };
@@ -12,15 +12,15 @@ use bytes::Bytes;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, CallError, Refusal::NotForwarded, stub::StubError};
 use strait_kadoop_core::{
-    ChunkId, Config, FileId, Millis, NodeId, Stamp,
-    client::{CallId, Goal, Issue, WriteCall, WriterCore},
+    ChunkId, Config, FileId, NodeId, Stamp,
+    client::{CallId, Core, Goal, Issue, WriteCall, WriterCore},
     error::{Error, Result},
     messages::{Answer, Caller, Continue, Mutation, NewChunk, Outcome, Write},
 };
@@ -41,8 +41,6 @@ use strait_kadoop_wire::{
 
 /// Most chunks whose pipelines a writer remembers: more than it has that haven't ended.
 const CHUNKS: usize = 64;
-/// Longest sleep of an application's thread before it runs the core's periodic work.
-const LOOK_MS: Millis = 1_000;
 
 /// The remedy if the namenode finds too few datanodes for a chunk.
 const NOWHERE: &str =
@@ -62,11 +60,9 @@ pub struct Writer {
 
 /// State shared by the application's thread and the threads that make calls.
 pub(super) struct WriteDriver {
-    core: Mutex<WriterCore>,
-    changed: Condvar,
+    shared: Shared<WriterCore>,
     link: Arc<Link>,
     data: flexrpc::Client,
-    pool: Pool,
     caller: Caller,
     path: String,
     file: FileId,
@@ -79,7 +75,6 @@ pub(super) struct WriteDriver {
     /// Makes the client send one piece after the other, so that members apply a piece while the next ones are
     /// on their way.
     turn: flexrpc::Turn,
-    clock: Clock,
     closed: AtomicBool,
     /// Whether the writer has failed and given up its lease.
     given_up: AtomicBool,
@@ -140,10 +135,8 @@ impl Writer {
             core = core.with_first_chunk(new);
         }
         let driver = Arc::new(WriteDriver {
-            core: Mutex::new(core),
-            changed: Condvar::new(),
+            shared: Shared::new(core, link.pool.clone(), clock),
             data: link.data.clone(),
-            pool: link.pool.clone(),
             caller: caller.clone(),
             path: path.to_owned(),
             file,
@@ -152,7 +145,6 @@ impl Writer {
             request: Mutex::default(),
             reasons: Reasons::default(),
             turn: flexrpc::Turn::default(),
-            clock,
             closed: AtomicBool::new(false),
             given_up: AtomicBool::new(false),
             link,
@@ -182,7 +174,7 @@ impl Writer {
         driver.link.check_process()?;
         let mut core = driver.core();
         loop {
-            core.append(&mut bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
+            core.append(&mut bytes, driver.now()).map_err(|error| driver.failure(error))?;
             driver.submit(&mut core);
             if bytes.is_empty() && core.is_covered() {
                 return Ok(());
@@ -200,7 +192,7 @@ impl Writer {
         let driver = &self.driver;
         driver.link.check_process()?;
         let mut core = driver.core();
-        core.append(bytes, driver.clock.now()).map_err(|error| driver.failure(error))?;
+        core.append(bytes, driver.now()).map_err(|error| driver.failure(error))?;
         driver.submit(&mut core);
         Ok(bytes.is_empty() && core.is_covered())
     }
@@ -249,7 +241,7 @@ impl Writer {
         let driver = &self.driver;
         driver.link.check_process()?;
         let mut core = driver.core();
-        core.begin(goal, driver.clock.now()).map_err(|error| driver.failure(error))?;
+        core.begin(goal, driver.now()).map_err(|error| driver.failure(error))?;
         loop {
             if let Some(outcome) = core.outcome() {
                 outcome.map_err(|error| driver.failure(error))?;
@@ -272,7 +264,7 @@ impl Drop for Writer {
         if !self.driver.closed.load(Ordering::Relaxed) && self.driver.link.process.is_this() {
             // Give up the lease: the client would continue to renew it with its others.
             let driver = Arc::clone(&self.driver);
-            self.driver.pool.run(move || driver.give_up());
+            self.driver.shared.run(move || driver.give_up());
         }
     }
 }
@@ -290,23 +282,59 @@ impl Lease for WriteDriver {
 
     fn tick(self: Arc<Self>) {
         let mut core = self.core();
-        core.tick(self.clock.now());
-        self.let_go(&core);
+        core.tick(self.now());
+        self.look(&core);
         self.submit(&mut core);
     }
 
     fn examine(self: Arc<Self>) {
         let mut core = self.core();
-        core.examine(self.clock.now());
+        core.examine(self.now());
         self.submit(&mut core);
     }
 }
 
-impl WriteDriver {
-    fn core(&self) -> MutexGuard<'_, WriterCore> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+impl Driver for WriteDriver {
+    type Core = WriterCore;
+
+    fn shared(&self) -> &Shared<WriterCore> {
+        &self.shared
     }
 
+    fn make(self: &Arc<Self>, issue: Issue<WriteCall>) {
+        let Issue { id, within_ms, call } = issue;
+        let within = Duration::from_millis(within_ms);
+        match call {
+            WriteCall::Namenode(mutation) => {
+                let answer = self.ask(id, &mutation, within);
+                let mut core = self.core();
+                core.on_answer(id, answer, self.now());
+                self.look(&core);
+            }
+            WriteCall::Write(write) => {
+                let outcomes = self.write(&write, within);
+                self.core().on_write(id, &outcomes, self.now());
+            }
+            other => {
+                let answer = self.call_member(&other, within);
+                self.core().on_member(id, outcome(&answer), self.now());
+            }
+        }
+    }
+
+    /// Gives up the lease as soon as the writer has failed. The file can't be read before, even if the
+    /// program keeps the failed writer for long.
+    fn look(self: &Arc<Self>, core: &WriterCore) {
+        if core.error().is_some() && !self.given_up.swap(true, Ordering::Relaxed) {
+            // No thread will retry that request.
+            self.request().take();
+            let this = Arc::clone(self);
+            self.shared.run(move || this.give_up());
+        }
+    }
+}
+
+impl WriteDriver {
     /// The error, with detail for people: the reason, the file's path, or what the operator can do.
     fn failure(&self, error: Error) -> Failure {
         let of_namenode = self.reasons.of_namenode().map(|failure| failure.error);
@@ -333,77 +361,6 @@ impl WriteDriver {
             "the cluster's datanodes are full{which}; free room on their disks or add a datanode, then \
              repeat; `strait datanodes` shows the room of each"
         )
-    }
-
-    /// Sleeps until something changes or is due.
-    fn wait<'c>(self: &Arc<Self>, core: MutexGuard<'c, WriterCore>) -> MutexGuard<'c, WriterCore> {
-        let now = self.clock.now();
-        let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(now)).clamp(1, LOOK_MS);
-        let time = Duration::from_millis(due);
-        let (mut core, timeout) =
-            self.changed.wait_timeout(core, time).unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
-            core.tick(self.clock.now());
-            self.let_go(&core);
-        }
-        core
-    }
-
-    /// Gives up the lease as soon as the writer has failed. The file can't be read before, even if the
-    /// program keeps the failed writer for long.
-    fn let_go(self: &Arc<Self>, core: &WriterCore) {
-        if core.error().is_some() && !self.given_up.swap(true, Ordering::Relaxed) {
-            // No thread will retry that request.
-            self.request().take();
-            let this = Arc::clone(self);
-            self.pool.run(move || this.give_up());
-        }
-    }
-
-    /// Passes all due calls to other threads.
-    fn submit(self: &Arc<Self>, core: &mut WriterCore) {
-        while let Some(issue) = core.next_call() {
-            let this = Arc::clone(self);
-            self.pool.run(move || this.work(issue));
-        }
-    }
-
-    /// Passes all due calls except the first to other threads. Returns the first.
-    fn submit_but_one(self: &Arc<Self>, core: &mut WriterCore) -> Option<Issue<WriteCall>> {
-        let first = core.next_call();
-        self.submit(core);
-        first
-    }
-
-    /// Makes a call, and then one of the calls that become due by it, until none is due.
-    fn work(self: &Arc<Self>, issue: Issue<WriteCall>) {
-        let mut next = Some(issue);
-        while let Some(issue) = next {
-            self.perform(issue);
-            next = self.submit_but_one(&mut self.core());
-        }
-    }
-
-    fn perform(self: &Arc<Self>, issue: Issue<WriteCall>) {
-        let Issue { id, within_ms, call } = issue;
-        let within = Duration::from_millis(within_ms);
-        match call {
-            WriteCall::Namenode(mutation) => {
-                let answer = self.ask(id, &mutation, within);
-                let mut core = self.core();
-                core.on_answer(id, answer, self.clock.now());
-                self.let_go(&core);
-            }
-            WriteCall::Write(write) => {
-                let outcomes = self.write(&write, within);
-                self.core().on_write(id, &outcomes, self.clock.now());
-            }
-            other => {
-                let answer = self.call_member(&other, within);
-                self.core().on_member(id, outcome(&answer), self.clock.now());
-            }
-        }
-        self.changed.notify_all();
     }
 
     /// Asks the namenode to close the file, if this writer still has the lease.

@@ -6,6 +6,8 @@
 //!                        inputs ←── the outcome of each call ────┘ makes them
 //! ```
 //!
+//! Both are a [`Core`].
+//!
 //! The caller's duties:
 //!
 //! 1. After each input, take calls from `next_call()` until it returns None, and make these calls in
@@ -40,6 +42,21 @@ use crate::Millis;
 /// One of a writer's or reader's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
+
+/// A writer's or reader's state machine.
+pub trait Core: Send {
+    /// A call that it needs.
+    type Call: Send;
+
+    /// The next call to make.
+    fn next_call(&mut self) -> Option<Issue<Self::Call>>;
+
+    /// Time at which to call [`Core::tick`], unless another input comes before.
+    fn wake_at(&self) -> Option<Millis>;
+
+    /// Does the work due at `now`.
+    fn tick(&mut self, now: Millis);
+}
 
 /// A call to make.
 #[derive(Debug, Clone)]

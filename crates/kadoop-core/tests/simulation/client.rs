@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use strait_kadoop_core::{
     ChunkId, Config, Error, FileId, Incarnation, Member, NodeId, Stamp,
-    client::{Checked, Goal, Issue, ReadCall, ReaderCore, WriteCall, WriterCore},
+    client::{Checked, Core, Goal, Issue, ReadCall, ReaderCore, WriteCall, WriterCore},
     faults::{Fault, Faults},
     messages::{Answer, Located, LocatedChunk, Mutation, NewChunk, Outcome, Piece, Read},
 };

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use strait_kadoop_core::{
     ChunkId, Config, Error, FileId, Incarnation, Member, NodeId, Stamp,
-    client::{Budget, Checked, Goal, Issue, ReadCall, ReaderCore, WriteCall, WriterCore},
+    client::{Budget, Checked, Core, Goal, Issue, ReadCall, ReaderCore, WriteCall, WriterCore},
     messages::{Answer, Digest, Digested, Located, LocatedChunk, NewChunk, Outcome, Piece, Read},
 };
 

@@ -4,7 +4,7 @@ use crate::namespace::someone;
 use bytes::Bytes;
 use strait_kadoop_core::{
     ChunkId, ClientId, Config, Error, FileId, Identity, Incarnation, Member, NodeId, Stamp,
-    client::{Goal, Issue, WriteCall, WriterCore},
+    client::{Core, Goal, Issue, WriteCall, WriterCore},
     messages::{Answer, End, Heartbeat, Mutation, NewChunk, Outcome, RequestId, Space},
     namenode::{Namenode, State},
 };

@@ -9,7 +9,7 @@ mod outcomes;
 mod slot;
 
 use super::{
-    CallId, Issue,
+    CallId, Core, Issue,
     memory::{Budget, Taken, Unbounded},
 };
 use crate::{
@@ -88,6 +88,29 @@ pub struct ReaderCore<P = Bytes> {
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
     issues: VecDeque<Issue<ReadCall>>,
+}
+
+impl<P: Content> Core for ReaderCore<P> {
+    type Call = ReadCall;
+
+    fn next_call(&mut self) -> Option<Issue<ReadCall>> {
+        self.issues.pop_front()
+    }
+
+    fn wake_at(&self) -> Option<Millis> {
+        let full = self.is_full();
+        let slots = self.slots.values().filter_map(|slot| match slot.state {
+            State::Waiting(from) if !self.locating && (slot.wanted || !full) => {
+                Some(from.max(self.locate_at))
+            }
+            _ => None,
+        });
+        slots.min()
+    }
+
+    fn tick(&mut self, now: Millis) {
+        self.advance(now);
+    }
 }
 
 impl<P: Content> ReaderCore<P> {
@@ -200,28 +223,6 @@ impl<P: Content> ReaderCore<P> {
     /// After the error Corrupt: the chunk, and the datanodes with its replicas, which are all damaged.
     pub fn damaged(&self) -> Option<&(ChunkId, Vec<NodeId>)> {
         self.damaged.as_ref()
-    }
-
-    /// The next call to make.
-    pub fn next_call(&mut self) -> Option<Issue<ReadCall>> {
-        self.issues.pop_front()
-    }
-
-    /// Time at which to call [`ReaderCore::tick`], unless another input comes before.
-    pub fn wake_at(&self) -> Option<Millis> {
-        let full = self.is_full();
-        let slots = self.slots.values().filter_map(|slot| match slot.state {
-            State::Waiting(from) if !self.locating && (slot.wanted || !full) => {
-                Some(from.max(self.locate_at))
-            }
-            _ => None,
-        });
-        slots.min()
-    }
-
-    /// Does the work due at `now`.
-    pub fn tick(&mut self, now: Millis) {
-        self.advance(now);
     }
 
     /// Adds a slot for a range that is requested for the first time.

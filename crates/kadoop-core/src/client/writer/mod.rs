@@ -17,7 +17,7 @@ mod outcomes;
 mod staging;
 
 use super::{
-    CallId, Issue,
+    CallId, Core, Issue,
     memory::{Budget, Taken, Unbounded},
 };
 use crate::{
@@ -156,6 +156,30 @@ pub struct WriterCore {
     calls: BTreeMap<CallId, Pending>,
     last_call: u64,
     issues: VecDeque<Issue<WriteCall>>,
+}
+
+impl Core for WriterCore {
+    type Call = WriteCall;
+
+    fn next_call(&mut self) -> Option<Issue<WriteCall>> {
+        self.issues.pop_front()
+    }
+
+    fn wake_at(&self) -> Option<Millis> {
+        let again = self.ask.as_ref().and_then(|ask| ask.again_at);
+        let seals = self.ended.iter().filter(|ended| ended.waits());
+        let waiting = (self.busy() && self.ask.is_none() && self.ask_at > 0).then_some(self.ask_at);
+        let idle = (self.staged.has_part() && !self.pressed)
+            .then(|| self.appended.saturating_add(self.config.idle_ms));
+        let give_up = self.busy().then(|| self.gives_up_at().0);
+        let times = again.into_iter().chain(seals.map(|ended| ended.next_try)).chain(waiting).chain(give_up);
+        let times = times.chain(idle);
+        if self.failed.is_some() { None } else { times.min() }
+    }
+
+    fn tick(&mut self, now: Millis) {
+        self.advance(now);
+    }
 }
 
 impl WriterCore {
@@ -345,24 +369,6 @@ impl WriterCore {
         self.replicas_of_ended().is_some_and(|replicas| replicas < self.config.min_replicas)
     }
 
-    /// The next call to make.
-    pub fn next_call(&mut self) -> Option<Issue<WriteCall>> {
-        self.issues.pop_front()
-    }
-
-    /// Time at which to call [`WriterCore::tick`], unless another input comes before.
-    pub fn wake_at(&self) -> Option<Millis> {
-        let again = self.ask.as_ref().and_then(|ask| ask.again_at);
-        let seals = self.ended.iter().filter(|ended| ended.waits());
-        let waiting = (self.busy() && self.ask.is_none() && self.ask_at > 0).then_some(self.ask_at);
-        let idle = (self.staged.has_part() && !self.pressed)
-            .then(|| self.appended.saturating_add(self.config.idle_ms));
-        let give_up = self.busy().then(|| self.gives_up_at().0);
-        let times = again.into_iter().chain(seals.map(|ended| ended.next_try)).chain(waiting).chain(give_up);
-        let times = times.chain(idle);
-        if self.failed.is_some() { None } else { times.min() }
-    }
-
     /// Probes each member of the pipeline, unless other calls are under way. For the case that the
     /// namenode says that members are lost. If a probe fails, the writer ends the chunk at the other
     /// members. So the chunk gets its replicas again, even while this writer is idle.
@@ -374,11 +380,6 @@ impl WriterCore {
             self.probe(Phase::Examining);
             self.advance(now);
         }
-    }
-
-    /// Does the work due at `now`.
-    pub fn tick(&mut self, now: Millis) {
-        self.advance(now);
     }
 
     fn busy(&self) -> bool {

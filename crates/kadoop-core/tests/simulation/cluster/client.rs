@@ -8,7 +8,7 @@ use super::{
 };
 use strait_kadoop_core::{
     Error, Millis,
-    client::RequestNumbers,
+    client::{Core, RequestNumbers},
     messages::{Answer, Mutation},
 };
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use strait_kadoop_core::{
     Error, Millis,
-    client::{Checked, ReadCall, ReaderCore},
+    client::{Checked, Core, ReadCall, ReaderCore},
 };
 
 pub struct Reading {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc};
 use strait_kadoop_core::{
     Config, Error, FileId, Member,
-    client::{CallId, Goal, WriteCall, WriterCore},
+    client::{CallId, Core, Goal, WriteCall, WriterCore},
     messages::{Mutation, NewChunk, Outcome},
 };
 
