@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use strait_telemetry::RequestId;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 /// See the module.
 pub struct Work {
@@ -110,23 +110,35 @@ fn part_of_call<T>(step: impl FnOnce() -> Result<T>) -> impl FnOnce() -> Result<
 /// # Errors
 /// Those of `step`; `Unavailable` if the process is ending, `Internal` if `step` panicked.
 pub async fn blocking<T: Send + 'static>(step: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(part_of_call(step)).await {
+    outcome_of(tokio::task::spawn_blocking(part_of_call(step))).await
+}
+
+/// Runs `step` on tokio's blocking pool, in parallel with the current call, which may end first. The
+/// step keeps what was lent to the call, and isn't stopped.
+pub(crate) fn beside<T: Send + 'static>(step: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let lent = LENT.try_with(Arc::clone);
+    let request = RequestId::current();
+    tokio::task::spawn_blocking(move || {
+        let _lent = lent;
+        let _working = RequestId::enter(request);
+        step()
+    })
+}
+
+/// Waits for a step.
+///
+/// # Errors
+/// Those of the step; `Unavailable` if the process is ending, `Internal` if the step panicked.
+pub(crate) async fn outcome_of<T>(
+    step: impl Future<Output = std::result::Result<Result<T>, JoinError>>,
+) -> Result<T> {
+    match step.await {
         Ok(outcome) => outcome,
         Err(error) if error.is_cancelled() => {
             Err(Error::new(ErrorKind::Unavailable, "interrupted: the process is ending"))
         }
         Err(error) => Err(Error::new(ErrorKind::Internal, "a store's thread panicked").caused_by(error)),
     }
-}
-
-/// Runs `step` on tokio's blocking pool, in parallel with the current call, which may end first. The
-/// step keeps what was lent to the call.
-pub(crate) fn beside(step: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    let lent = LENT.try_with(Arc::clone);
-    tokio::task::spawn_blocking(move || {
-        let _lent = lent;
-        step();
-    })
 }
 
 /// As [`blocking`], for a step that keeps a processor busy for long. It runs in a thread of its own, with a

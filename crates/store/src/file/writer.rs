@@ -2,7 +2,7 @@
 
 use super::attributes::clear_set_id_bits;
 use super::root::from_errno;
-use crate::work::{self, blocking};
+use crate::work;
 use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -58,15 +58,15 @@ impl Writer {
         Self { target: Arc::new(target), path, in_flight: None, syncing: None, sync_at, closed: false }
     }
 
-    /// Runs `work` on the blocking pool, after earlier calls.
+    /// Runs `step` on the blocking pool, after earlier calls.
     async fn run(
         &mut self,
         operation: &'static str,
-        work: impl FnOnce(&Target) -> Result<()> + Send + 'static,
+        step: impl FnOnce(&Target) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         self.settle().await?;
         let target = self.target.clone();
-        self.in_flight = Some(tokio::spawn(blocking(move || work(&target))));
+        self.in_flight = Some(work::beside(move || step(&target)));
         self.settle().await.map_err(|error| error.at(operation, &self.path))
     }
 
@@ -96,9 +96,9 @@ impl Writer {
 
     async fn settle(&mut self) -> Result<()> {
         let Some(in_flight) = &mut self.in_flight else { return Ok(()) };
-        let outcome = in_flight.await;
+        let outcome = work::outcome_of(in_flight).await;
         self.in_flight = None;
-        outcome.unwrap_or_else(|_| fail(ErrorKind::Unavailable, "interrupted: the process is ending"))
+        outcome
     }
 }
 
