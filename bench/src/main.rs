@@ -30,6 +30,11 @@ struct Suite {
 
 const SUITES: &[Suite] = &[
     Suite {
+        name: "appends",
+        question: "How long does an append through a gateway take, and how many hand-offs between threads?",
+        run: suites::appends::run,
+    },
+    Suite {
         name: "checkpoint",
         question: "How fast do many ranks write one file by PLFS, beside a file each?",
         run: suites::checkpoint::run,

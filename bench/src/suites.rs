@@ -1,5 +1,6 @@
 //! The suites, one module each.
 
+pub mod appends;
 pub mod checkpoint;
 pub mod checkpoint_ml;
 pub mod cli_start;

@@ -157,7 +157,7 @@ fn put(client: &mut Client, path: &str, mib: usize) -> Result<()> {
 
 /// Starts Kadoop in one process, with a directory `/shared` that all users may write to. Returns
 /// its store's URI, and the clients' key.
-fn kadoop(dir: &Path) -> Result<(Process, String, String)> {
+pub(super) fn kadoop(dir: &Path) -> Result<(Process, String, String)> {
     let address = format!("127.0.0.1:{}", free_port());
     let mut command = Command::new(strait()?);
     command.current_dir(dir).args(["up", "--data", "data", "--listen", &address]);
