@@ -163,6 +163,8 @@ def read(src: Path) -> Crate:
     sources = {}
     for file in sorted(src.rglob("*.rs")):
         parts = file.relative_to(src).with_suffix("").parts
+        if parts[0] == "bin":
+            continue  # a crate of its own
         name = parts[:-1] if parts[-1] in ("lib", "main", "mod") else parts
         sources[name] = Source(COMMENT.sub("", TESTS.sub("", file.read_text())))
     return Crate(sources)

@@ -24,7 +24,7 @@ rust() {
 
 # Directories with Python.
 readonly PYTHON=(clients/python scripts bench tests/testkit tests/wires tests/rest tests/languages examples
-    crates/libhdfs crates/strait)
+    crates/libhdfs crates/libstrait crates/strait)
 
 ruff() {
     .venv/bin/ruff check "${PYTHON[@]}"

@@ -165,9 +165,9 @@ fn a_stores_clock_that_is_ahead_makes_no_date_in_the_future() {
 fn a_body_of_http_1_0_needs_its_length() {
     let served = serve();
     put_file(&served, "/v1/files/f", b"before");
-    for method in ["PUT", "PATCH"] {
+    for line in ["PUT /v1/files/f", "PATCH /v1/files/f", "PATCH /v1/status/f", "POST /v1/renames"] {
         for kept in ["", "Connection: keep-alive\r\n"] {
-            let head = format!("{method} /v1/files/f HTTP/1.0\r\nHost: localhost\r\n{kept}\r\n");
+            let head = format!("{line} HTTP/1.0\r\nHost: localhost\r\n{kept}\r\n");
             let mut stream = connect(&served);
             stream
                 .write_all(&[head.as_bytes(), &request("DELETE", "/v1/files/f", "", b"")].concat())

@@ -44,11 +44,12 @@ impl Default for ByUri {
 }
 
 impl ByUri {
-    fn check(&self, uri: &StoreUri, library: &Path) -> Result<()> {
+    fn check(&self, library: &Path) -> Result<()> {
         match self {
             Self::Listed(libraries) if !libraries.iter().any(|listed| listed == library) => {
+                // The URI may contain a password.
                 let why = format!(
-                    "{uri}: {LIBRARIES} doesn't list {}, so this program doesn't load it; see docs/plugins.md",
+                    "{LIBRARIES} doesn't list {}, so this program doesn't load it; see docs/plugins.md",
                     library.display()
                 );
                 fail(ErrorKind::InvalidArgument, why)
@@ -89,7 +90,7 @@ pub async fn open(uri: &StoreUri, options: &ForeignOptions) -> Result<ForeignSto
     };
     if kind == LIBHDFS {
         library.path = named.into();
-        options.by_uri.check(uri, &library.path)?;
+        options.by_uri.check(&library.path)?;
     }
     let patience = patience(&mut library.options)?;
     let apart = options.helper.clone().filter(|_| !library.inside);

@@ -24,7 +24,7 @@ use strait_store::{
 const PORTION_ENTRIES: usize = 256;
 /// Longest file that a plugin can report. Larger numbers are errors of the plugin, and would overflow.
 const MAX_FILE_BYTES: u64 = i64::MAX as u64;
-/// Largest capacity that a plugin can report: the largest that the gateway's interface has.
+/// Largest capacity of a store: the largest that the gateway's interface has.
 const MAX_STORE_BYTES: u64 = i64::MAX as u64;
 /// Most blocks of one answer: a petabyte in blocks of 128 MiB.
 const MAX_BLOCKS: usize = 8 << 20;
@@ -448,10 +448,10 @@ impl Foreign for Plugin {
         checked(|error| unsafe {
             status(self.inner.store.0, &raw mut capacity, &raw mut used, &raw mut remaining, error)
         })?;
-        match [capacity, used, remaining].iter().any(|bytes| *bytes > MAX_STORE_BYTES) {
-            true => fail(ErrorKind::Internal, "the plugin returned an impossible capacity"),
-            false => Ok(StoreStatus { capacity, used, remaining, settling: false }),
-        }
+        // A plugin without a limit may report the largest number.
+        let [capacity, used, remaining] =
+            [capacity, used, remaining].map(|bytes: u64| bytes.min(MAX_STORE_BYTES));
+        Ok(StoreStatus { capacity, used, remaining, settling: false })
     }
 
     fn about(&self) -> Result<Option<String>> {

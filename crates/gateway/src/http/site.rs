@@ -73,13 +73,17 @@ impl HttpAccess {
             Some(Host::Name(name)) => {
                 // A final dot marks a whole name (RFC 1034, section 3.1), which resolves like the same one
                 // without the dot.
-                let name = name.strip_suffix('.').unwrap_or(name);
-                let known = |known: &String| known.eq_ignore_ascii_case(name);
+                let name = undotted(name);
+                let known = |known: &String| undotted(known).eq_ignore_ascii_case(name);
                 name.eq_ignore_ascii_case("localhost") || self.hosts.iter().any(known)
             }
             None => false,
         }
     }
+}
+
+fn undotted(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 fn forbidden(message: &'static str) -> Refusal {
@@ -127,11 +131,12 @@ mod tests {
 
     #[test]
     fn addresses_localhost_and_configured_names_are_hosts() {
-        let access = HttpAccess { hosts: vec!["files.example".into()], origins: Vec::new() };
+        let access =
+            HttpAccess { hosts: vec!["files.example".into(), "dotted.example.".into()], origins: Vec::new() };
         for host in ["127.0.0.1:9090", "localhost", "LOCALHOST:1", "[::1]:9090", "Files.Example:80"] {
             assert!(access.serves(host), "{host}");
         }
-        for host in ["localhost.", "files.example.", "files.example.:80"] {
+        for host in ["localhost.", "files.example.", "files.example.:80", "dotted.example"] {
             assert!(access.serves(host), "{host}");
         }
         for host in [

@@ -69,6 +69,14 @@ enum Operation {
     Describe,
 }
 
+impl Operation {
+    /// Whether a request has a body.
+    fn has_body(self) -> bool {
+        use Operation::{AppendFile, OpenSession, Rename, SetStatus, WriteFile};
+        matches!(self, AppendFile | OpenSession | Rename | SetStatus | WriteFile)
+    }
+}
+
 /// All requests: the operation, its method, its target, its name in metrics.
 const ROUTES: &[(Operation, &str, &str, &str)] = &[
     (Operation::ReadFile, "GET", "/v1/files/{path}", "GET files"),
@@ -179,7 +187,7 @@ async fn serve(
     if operation == Operation::Describe {
         return Ok(reply::described(DESCRIPTION));
     }
-    if matches!(operation, Operation::WriteFile | Operation::AppendFile) {
+    if operation.has_body() {
         Front::demand_length(head)?;
     }
     let Sender { context, key, known } = front.sender(&head.headers)?;
