@@ -3,11 +3,11 @@
 //! ```text
 //!   programs ── kernel ── /dev/fuse
 //!                            │ requests
-//!                          Face (fuser) ── a task each ──→ Core ── names, nodes, handles
+//!                          FuseServer (fuser) ── a task each ──→ Core ── names, nodes, handles
 //!                                                           │
-//!                                     Plain: written at its end     Logical: written anywhere
-//!                                           │                            │
-//!                                        a store's file          a container of PLFS
+//!                                           Plain: written at its end     Logical: written anywhere
+//!                                                 │                            │
+//!                                              a store's file          a container of PLFS
 //! ```
 //!
 //! Plain files support what their store supports: programs write them from the start to the end, and append.
@@ -22,8 +22,8 @@
 
 mod claims;
 mod core;
-mod face;
 mod fault;
+mod fuse;
 mod gate;
 mod handover;
 mod identity;
@@ -47,7 +47,7 @@ pub use keeper::{Ends, Keeper, Link};
 pub use patience::Patience;
 
 use crate::core::{Core, Kept};
-use crate::face::Face;
+use crate::fuse::FuseServer;
 use crate::gate::Gate;
 use crate::handover::Terms;
 use crate::handover::exchange::{self, LIMITS, Offer};
@@ -120,15 +120,15 @@ impl Mount {
         let (terms, mut config) = (Terms::of(&options), config(&options));
         let (acl, read_only) = (config.acl, options.settings.read_only);
         let (core, gate) = (Arc::new(Core::new(store, root, options.settings, kept)), Arc::default());
-        let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
+        let server = FuseServer::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
         let place = place::Options { source: options.source, allow_other: options.allow_other, read_only };
         let session = if nix::unistd::geteuid().is_root() {
             let device = place::mount(&directory, &place)?;
-            Session::from_fd(face, device, acl, config)
+            Session::from_fd(server, device, acl, config)
                 .inspect_err(|_| drop(place::unmount(&directory, true)))?
         } else {
             config.mount_options = place::for_fusermount(&place);
-            Session::new(face, &directory, &config)?
+            Session::new(server, &directory, &config)?
         };
         let device = session.as_fd().try_clone_to_owned()?;
         survives(link.as_ref(), &device, &ledger);
@@ -164,8 +164,8 @@ impl Mount {
         let core = Core::again(store, root, options.settings, kept, state).await.map_err(io::Error::other)?;
         core.record_all().await;
         let (core, gate) = (Arc::new(core), Arc::default());
-        let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
-        let session = resume::session(face, &device, config)?;
+        let server = FuseServer::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
+        let session = resume::session(server, &device, config)?;
         exchange::take(peer).await?;
         survives(link.as_ref(), &device, &ledger);
         let session = session.spawn()?;
@@ -200,8 +200,8 @@ impl Mount {
         let kept = Kept { ledger: ledger.clone(), past: found.past, mounted: Some(found.mounted) };
         let core = Core::again(store, root, options.settings, kept, found.state).await;
         let (core, gate) = (Arc::new(core.map_err(io::Error::other)?), Arc::default());
-        let face = Face::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
-        let session = resume::session(face, &device, config)?;
+        let server = FuseServer::new(core.clone(), Arc::clone(&gate), tokio::runtime::Handle::current());
+        let session = resume::session(server, &device, config)?;
         ledger.go_on();
         core.forget_stale();
         if let Err(error) = resume::resend(&device) {

@@ -1,6 +1,6 @@
 //! A session of fuser on a device whose mount was already initialized.
 
-use crate::face::Face;
+use crate::fuse::FuseServer;
 use fuser::{Config, Session};
 use rustix::io::DupFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -17,11 +17,11 @@ const BODY: usize = 16;
 
 /// A session on `device`. fuser expects an INIT as its first request, but the kernel sent the mount's only
 /// INIT to an earlier process. So a socket takes the kernel's place until fuser has read an INIT there.
-pub fn session(face: Face, device: &OwnedFd, config: Config) -> io::Result<Session<Face>> {
+pub fn session(server: FuseServer, device: &OwnedFd, config: Config) -> io::Result<Session<FuseServer>> {
     let (kernel, own) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::io::write(&kernel, &init())?;
-    let session = Session::from_fd(face, own, config.acl, config)?;
+    let session = Session::from_fd(server, own, config.acl, config)?;
     let number = session.as_fd().as_raw_fd();
     // SAFETY: the session owns the descriptor and outlives this second owner, which never closes it.
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });

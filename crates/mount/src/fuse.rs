@@ -37,13 +37,13 @@ const FRAGMENT: u32 = 4_096;
 const NAME: u32 = 255;
 
 /// The file system that fuser calls.
-pub struct Face {
+pub struct FuseServer {
     core: Arc<Core>,
     gate: Arc<Gate>,
     runtime: Handle,
 }
 
-impl Face {
+impl FuseServer {
     /// Runs each request as a task of `runtime`.
     pub fn new(core: Arc<Core>, gate: Arc<Gate>, runtime: Handle) -> Self {
         Self { core, gate, runtime }
@@ -129,7 +129,7 @@ fn empty(reply: ReplyEmpty, answer: Answer<()>) {
     }
 }
 
-impl Filesystem for Face {
+impl Filesystem for FuseServer {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Without one of these, the mount works, but slower.
         for wanted in
