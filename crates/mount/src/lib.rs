@@ -4,7 +4,7 @@
 //!   programs ── kernel ── /dev/fuse
 //!                            │ requests
 //!                          FuseServer (fuser) ── a task each ──→ Core ── names, nodes, handles
-//!                                                           │
+//!                                                                 │
 //!                                           Plain: written at its end     Logical: written anywhere
 //!                                                 │                            │
 //!                                              a store's file          a container of PLFS
