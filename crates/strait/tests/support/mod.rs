@@ -57,7 +57,11 @@ impl Gateway {
         command.args(["serve", "--listen", address]).args(flags).env("HOME", dir);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut process = Process::spawn("gateway", command, dir).unwrap();
-        process.wait_ready(DEADLINE, || TcpStream::connect(address).is_ok()).unwrap();
+        // Its last line before it answers, so that the log has all that it tells at its start.
+        let log = process.log().to_owned();
+        let is_told =
+            || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("limit of this process's open"));
+        process.wait_ready(DEADLINE, || TcpStream::connect(address).is_ok() && is_told()).unwrap();
         process
     }
 
