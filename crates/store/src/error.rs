@@ -2,7 +2,7 @@
 //! the system.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::{fmt, io};
 
 /// The kinds of failure a file system reports.
 ///
@@ -158,6 +158,30 @@ impl ErrorKind {
     }
 }
 
+impl From<ErrorKind> for io::ErrorKind {
+    /// The standard library's kind for the same failure. It is never one that the standard library retries or
+    /// interprets itself (`Interrupted`, `WouldBlock`, `UnexpectedEof`).
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::AlreadyExists => Self::AlreadyExists,
+            ErrorKind::NotADirectory => Self::NotADirectory,
+            ErrorKind::IsADirectory => Self::IsADirectory,
+            ErrorKind::NotEmpty => Self::DirectoryNotEmpty,
+            ErrorKind::PermissionDenied | ErrorKind::Unauthenticated => Self::PermissionDenied,
+            ErrorKind::InvalidArgument => Self::InvalidInput,
+            ErrorKind::Unsupported => Self::Unsupported,
+            ErrorKind::Busy => Self::ResourceBusy,
+            ErrorKind::NoSpace => Self::StorageFull,
+            ErrorKind::TimedOut => Self::TimedOut,
+            ErrorKind::Unavailable => Self::HostUnreachable,
+            ErrorKind::Corrupt => Self::InvalidData,
+            ErrorKind::OutcomeUnknown => Self::ConnectionAborted,
+            ErrorKind::Internal => Self::Other,
+        }
+    }
+}
+
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.row().name)
@@ -269,9 +293,21 @@ impl fmt::Display for Error {
     }
 }
 
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        use std::io::ErrorKind as Io;
+impl From<Error> for io::Error {
+    /// An error of the standard library with this one inside: `get_ref` and `downcast` return it, and a
+    /// conversion back restores it. The message stays the same.
+    fn from(error: Error) -> Self {
+        Self::new(error.kind.into(), error)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind as Io;
+        let error = match error.downcast::<Self>() {
+            Ok(own) => return own,
+            Err(error) => error,
+        };
         let kind = match error.raw_os_error() {
             Some(errno) => ErrorKind::from_errno(errno),
             None => match error.kind() {
@@ -315,6 +351,28 @@ mod tests {
     fn a_stale_handle_of_a_network_file_system_is_unavailable() {
         let error = Error::from(std::io::Error::from_raw_os_error(116));
         assert_eq!(error.kind(), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn an_error_of_the_standard_library_keeps_kind_message_and_path() {
+        for row in TABLE {
+            let error = io::Error::from(Error::new(row.kind, "why").at("read", "/a"));
+            assert_eq!(error.to_string(), format!("read /a: why ({})", row.name));
+            let retried =
+                [io::ErrorKind::Interrupted, io::ErrorKind::WouldBlock, io::ErrorKind::UnexpectedEof];
+            assert!(!retried.contains(&error.kind()), "{error}");
+            let again = Error::from(error);
+            assert_eq!((again.kind(), again.path(), again.message()), (row.kind, "/a", "why"));
+        }
+        // The kernel's errno means the same kind, if it has one.
+        for row in TABLE.iter().filter(|row| row.kind != ErrorKind::Unsupported) {
+            let by_errno = io::Error::from_raw_os_error(row.errno).kind();
+            let own = io::ErrorKind::from(row.kind);
+            assert!(
+                by_errno == own || format!("{by_errno:?}") == "Uncategorized",
+                "{by_errno:?} for {own:?}"
+            );
+        }
     }
 
     #[test]
