@@ -1,6 +1,10 @@
-//! Another gateway as a store, over the Thrift interface: `strait://host:port/`.
+//! The store behind a gateway, over the Thrift interface: `strait://host:port/`.
+//!
+//! [`StraitStore`] is a [`FileSystem`]. [`stream`] has its files as streams of tokio, and [`blocking`] as streams
+//! of the standard library.
 //!
 //! ```text
+//!   blocking ── stream ── a program's files
 //!   StraitStore, Reader, Writer ── operations
 //!   Session ── identity: login, token, reconnect, repetition
 //!   Lanes ── connections of the session, as many as are needed at once
@@ -13,6 +17,7 @@
 //! outcome of a mutation, it returns `OutcomeUnknown`.
 
 mod attached;
+pub mod blocking;
 mod connection;
 mod convert;
 mod lanes;
@@ -20,18 +25,19 @@ mod outage;
 mod reader;
 mod renewal;
 mod session;
+pub mod stream;
 mod tls;
 mod writer;
 
 use async_trait::async_trait;
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{BoxStream, StreamExt};
 use lanes::Turn;
 use reader::Reader;
 use session::{Session, Subject, time_left_ms};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_store::{
+pub use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
     FileSystem, FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus,
 };
@@ -173,7 +179,7 @@ impl FileSystem for StraitStore {
         let session = self.session.clone();
         let listing =
             Listing { incarnation: session.incarnation(), session, path: path.clone(), cursor: None };
-        let pages = stream::try_unfold(Some(listing), |listing| async move {
+        let pages = futures::stream::try_unfold(Some(listing), |listing| async move {
             let Some(mut listing) = listing else { return Ok(None) };
             let entries = listing.next_page().await?;
             let rest = listing.cursor.is_some().then_some(listing);
@@ -183,7 +189,7 @@ impl FileSystem for StraitStore {
             Ok(entries) => entries.into_iter().map(convert::status).collect(),
             Err(error) => vec![Err(error)],
         });
-        entries.flat_map(stream::iter).boxed()
+        entries.flat_map(futures::stream::iter).boxed()
     }
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
@@ -417,3 +423,8 @@ impl Drop for Listing {
         }
     }
 }
+
+/// Compiles the code of the crate's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Page;

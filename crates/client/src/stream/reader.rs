@@ -1,0 +1,253 @@
+//! A file as a stream to read, which keeps requests for the next pieces in flight.
+
+use crate::{Error, ErrorKind, FileReader};
+use bytes::{Buf, Bytes, BytesMut};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, SeekFrom};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncSeek, ReadBuf};
+use tokio::task::JoinHandle;
+
+/// Bytes of the first request after the stream was opened or moved. Each further one has twice as many, up to
+/// [`PIECE_BYTES`]: a program that reads a little at many places doesn't fetch megabytes at each.
+const FIRST_BYTES: usize = 64 << 10;
+/// Most bytes of one request. A chunk of 1 MiB measured best for gateways.
+const PIECE_BYTES: usize = 1 << 20;
+/// Most requests in flight: 16 MiB fill a link of 1 Gbit/s with a round trip of 134 ms.
+const REQUESTS: usize = 16;
+
+/// A file as a stream to read.
+///
+/// It reads ahead. The more a program reads in sequence, the more requests are in flight: up to 16 of 1 MiB
+/// each, which also bounds the stream's memory to 17 MiB. The stream ends at the file's length.
+///
+/// After an error, the position is that of the first byte that the program didn't get, and the program can read
+/// again.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use strait_client::{FileSystem, Principal, StorePath};
+/// use strait_client::stream::Reader;
+/// use tokio::io::{AsyncReadExt, AsyncSeekExt};
+///
+/// # async fn example(store: Arc<dyn FileSystem>, who: Principal, path: StorePath) -> std::io::Result<()> {
+/// let mut reader = Reader::new(store.open(&who, &path).await?);
+/// let mut head = [0; 4];
+/// reader.read_exact(&mut head).await?;
+/// reader.seek(std::io::SeekFrom::End(-100)).await?;
+/// let mut tail = Vec::new();
+/// reader.read_to_end(&mut tail).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Reader {
+    file: Arc<dyn FileReader>,
+    /// Offset of the next byte for the program.
+    position: u64,
+    /// The bytes from `position` on that have arrived.
+    present: Bytes,
+    /// The pieces behind `present`, in order.
+    under_way: VecDeque<Request>,
+    /// End of the latest request.
+    asked_to: u64,
+    /// Bytes of the next request.
+    next_bytes: usize,
+    /// Requests to keep in flight.
+    wanted: usize,
+}
+
+/// A piece of the file that was requested. It is a task of its own, so that it proceeds while the program
+/// works on earlier bytes.
+struct Request {
+    bytes: usize,
+    task: JoinHandle<strait_store::Result<Bytes>>,
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Reader {
+    /// A stream over an open file, at its first byte.
+    ///
+    /// The methods that read must run in a runtime of tokio.
+    pub fn new(file: Box<dyn FileReader>) -> Self {
+        file.stop_reading_ahead();
+        Self {
+            file: file.into(),
+            position: 0,
+            present: Bytes::new(),
+            under_way: VecDeque::new(),
+            asked_to: 0,
+            next_bytes: FIRST_BYTES,
+            wanted: 1,
+        }
+    }
+
+    /// The file's length in bytes, when it was opened or, if the store knows it, now.
+    pub fn length(&self) -> u64 {
+        self.file.length()
+    }
+
+    /// Offset of the next byte that the stream returns.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Up to `length` bytes from `offset`: fewer only at the end of the file. Any number of callers can do this
+    /// at once. It neither uses nor moves the stream's position, and doesn't read ahead.
+    ///
+    /// # Errors
+    /// Those of [`FileReader::read_at`].
+    pub async fn read_at(&self, offset: u64, length: usize) -> io::Result<Bytes> {
+        let end = self.length().min(offset.saturating_add(length as u64));
+        let range = offset.min(end)..end;
+        if range.end - range.start <= PIECE_BYTES as u64 {
+            return Ok(self.file.read_at(range.start, (range.end - range.start) as usize).await?);
+        }
+        let pieces = range.step_by(PIECE_BYTES).map(|start| {
+            let bytes = (end - start).min(PIECE_BYTES as u64) as usize;
+            let file = self.file.clone();
+            async move { file.read_at(start, bytes).await }
+        });
+        let gathered = BytesMut::with_capacity((end - offset) as usize);
+        let gathered = stream::iter(pieces).buffered(REQUESTS).try_fold(gathered, async |mut all, piece| {
+            all.extend_from_slice(&piece);
+            Ok(all)
+        });
+        Ok(gathered.await?.freeze())
+    }
+
+    /// The bytes that have arrived, from the position on.
+    pub(crate) fn present(&self) -> &[u8] {
+        &self.present
+    }
+
+    /// Passes over bytes that are present.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.present.advance(bytes);
+        self.position += bytes as u64;
+    }
+
+    /// Waits until bytes are present. If none are, the stream is at its end.
+    pub(crate) fn poll_present(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.present.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        self.ask_ahead();
+        let Some(first) = self.under_way.front_mut() else { return Poll::Ready(Ok(())) };
+        let arrived = ready!(Pin::new(&mut first.task).poll(cx));
+        let asked = first.bytes;
+        self.under_way.pop_front();
+        let arrived = arrived.unwrap_or_else(|ended| {
+            let why = "the task that read was ended: the runtime is shutting down, or it panicked";
+            Err(Error::new(ErrorKind::Internal, why).caused_by(ended))
+        });
+        match arrived {
+            Ok(bytes) if bytes.len() == asked => {
+                self.present = bytes;
+                self.wanted = REQUESTS.min(self.wanted * 2);
+                self.ask_ahead();
+            }
+            // The file is shorter now.
+            Ok(bytes) => {
+                self.restart();
+                self.asked_to += bytes.len() as u64;
+                self.present = bytes;
+            }
+            Err(error) => {
+                self.restart();
+                return Poll::Ready(Err(error.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Moves the position, without a request.
+    pub(crate) fn seek_to(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (base, by) = match to {
+            SeekFrom::Start(offset) => (offset, 0),
+            SeekFrom::End(by) => (self.length(), by),
+            SeekFrom::Current(by) => (self.position, by),
+        };
+        let Some(offset) = base.checked_add_signed(by) else {
+            let why = format!("a seek by {by} bytes from offset {base} leads before the file's beginning");
+            return Err(Error::new(ErrorKind::InvalidArgument, why).into());
+        };
+        match offset.checked_sub(self.position) {
+            Some(ahead) if ahead <= self.present.len() as u64 => self.advance(ahead as usize),
+            _ => {
+                self.position = offset;
+                self.restart();
+            }
+        }
+        Ok(offset)
+    }
+
+    /// Requests as many pieces as are wanted.
+    fn ask_ahead(&mut self) {
+        let length = self.file.length();
+        while self.under_way.len() < self.wanted && self.asked_to < length {
+            let bytes = (length - self.asked_to).min(self.next_bytes as u64) as usize;
+            let (file, offset) = (self.file.clone(), self.asked_to);
+            let task = tokio::spawn(async move { file.read_at(offset, bytes).await });
+            self.under_way.push_back(Request { bytes, task });
+            self.asked_to += bytes as u64;
+            self.next_bytes = PIECE_BYTES.min(self.next_bytes * 2);
+        }
+    }
+
+    /// Drops all pieces, and begins anew at the position.
+    fn restart(&mut self) {
+        self.present = Bytes::new();
+        self.under_way.clear();
+        (self.asked_to, self.next_bytes, self.wanted) = (self.position, FIRST_BYTES, 1);
+    }
+}
+
+impl AsyncRead for Reader {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if into.remaining() > 0 {
+            ready!(this.poll_present(cx))?;
+            let bytes = this.present.len().min(into.remaining());
+            into.put_slice(&this.present[..bytes]);
+            this.advance(bytes);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncBufRead for Reader {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        ready!(this.poll_present(cx))?;
+        Poll::Ready(Ok(&this.present))
+    }
+
+    fn consume(self: Pin<&mut Self>, bytes: usize) {
+        self.get_mut().advance(bytes);
+    }
+}
+
+impl AsyncSeek for Reader {
+    fn start_seek(self: Pin<&mut Self>, to: SeekFrom) -> io::Result<()> {
+        self.get_mut().seek_to(to).map(drop)
+    }
+
+    fn poll_complete(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        Poll::Ready(Ok(self.position))
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("position", &self.position).field("length", &self.length()).finish()
+    }
+}
