@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
+use strait_store::budget::Pool;
 use strait_store::{CreateOptions, Error, ErrorKind, FileSystem, FileWriter, Principal, Scheme, StorePath};
-use strait_testkit::wait::{eventually_task, stays_task};
+use strait_testkit::wait::{eventually_task, obtained_task, stays_task};
 
 const RESERVE: &str = "PUT /strait/f";
 const LOOK: &str = "HEAD /strait/f";
@@ -187,7 +188,11 @@ fn refusal(status: u16, body: &'static str) -> Option<Answer> {
 }
 
 async fn create(store: &ObjectStore) -> Result<Box<dyn FileWriter>, Error> {
-    store.create(&ann(), &path("/f"), &CreateOptions::default()).await
+    create_as(&ann(), store).await
+}
+
+async fn create_as(who: &Principal, store: &ObjectStore) -> Result<Box<dyn FileWriter>, Error> {
+    store.create(who, &path("/f"), &CreateOptions::default()).await
 }
 
 fn ann() -> Principal {
@@ -262,6 +267,48 @@ async fn a_cancelled_completion_leaves_no_parts() {
     }
     drop((file, answer));
     endpoint.wait_for(ABORT, 1).await;
+}
+
+/// Half of the process's budget, which is all that one user gets.
+const SHARE_BYTES: u64 = 32 << 20;
+
+#[tokio::test]
+async fn an_abandoned_writer_returns_its_memory() {
+    let endpoint = Endpoint::start(|_| None);
+    let (store, bob) = (endpoint.store().await, Principal::new("bob"));
+    let mut file = create_as(&bob, &store).await.unwrap();
+    for _ in 0..3 {
+        file.append(Bytes::from(vec![7; 3 << 20])).await.unwrap();
+    }
+    let share = Pool::of_process().share(&bob.user);
+    assert!(share.reserve(SHARE_BYTES).is_none());
+    drop(file);
+    eventually_task("all memory is free", async || share.reserve(SHARE_BYTES).is_some()).await;
+}
+
+#[tokio::test]
+async fn a_writer_without_memory_sends_parts_of_legal_size() {
+    let lengths = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lengths);
+    let endpoint = Endpoint::start(move |request| {
+        if request.line.contains("?partNumber=") {
+            let length = request.head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            seen.lock().unwrap().push(length.unwrap().parse::<usize>().unwrap() >> 20);
+        }
+        None
+    });
+    let (store, eve) = (endpoint.store().await, Principal::new("eve"));
+    let share = Pool::of_process().share(&eve.user);
+    let all = obtained_task("all memory", async || share.reserve(SHARE_BYTES)).await;
+    let mut file = create_as(&eve, &store).await.unwrap();
+    for _ in 0..7 {
+        file.append(Bytes::from(vec![7; 3 << 20])).await.unwrap();
+    }
+    file.close().await.unwrap();
+    drop(all);
+    let mut lengths = lengths.lock().unwrap().clone();
+    lengths.sort_unstable();
+    assert_eq!(lengths, [5, 8, 8], "all but the last have 8 MiB");
 }
 
 #[tokio::test]

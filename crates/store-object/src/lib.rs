@@ -5,6 +5,8 @@
 //!     ├ listing ── pages, never all         │
 //!     ├ reader ── ranges, ahead ────────── Bucket (crate object_store) ── endpoint
 //!     ├ writer ── parts, conditions         │
+//!     │  ├ part ── memory, or a file        │
+//!     │  │  └ room ── budget, turns         │
 //!     │  └ reservation ── an empty object   └ connect, profile ── credentials
 //!     └ renaming ── copy, then remove
 //! ```
@@ -13,9 +15,9 @@
 //! object `.strait-directory`. An object appears as a whole: none of its bytes is visible before its writer
 //! closes it.
 //!
-//! This room must never: hold a listing in memory; hold bytes that the budget doesn't count, except 4 parts
-//! of writers; rename in several steps and declare that atomic; log a key or a token; wait for a silent
-//! endpoint without a limit.
+//! This room must never: hold a listing in memory; hold bytes that the budget doesn't count, except 32 MiB
+//! that have a turn to be sent; rename in several steps and declare that atomic; log a key or a token; wait
+//! for a silent endpoint without a limit.
 
 mod azure;
 mod connect;
@@ -26,10 +28,12 @@ mod http;
 mod keys;
 mod listing;
 mod options;
+mod part;
 mod profile;
 mod reader;
 mod renaming;
 mod reservation;
+mod room;
 mod writer;
 
 use connect::Bucket;
@@ -39,6 +43,7 @@ use keys::Keys;
 pub use options::Options;
 use reader::Reader;
 use reservation::Reservation;
+use room::Room;
 use writer::{Publish, Writer};
 
 use async_trait::async_trait;
@@ -196,8 +201,8 @@ impl ObjectStore {
             true => Publish::Replace,
             false => Publish::Over(Reservation::take(self.bucket.clone(), key.clone()).await?),
         };
-        let memory = Pool::of_process().share(&who.user);
-        Ok(Writer::new(self.bucket.clone(), key, path.to_string(), publish, memory))
+        let room = Room::of(&who.user);
+        Ok(Writer::new(self.bucket.clone(), key, path.to_string(), publish, room))
     }
 
     async fn remove_at(&self, path: &StorePath, recursive: bool) -> Result<()> {

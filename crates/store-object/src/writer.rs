@@ -2,35 +2,32 @@
 
 use crate::Bucket;
 use crate::errors::{Sent, change, typed};
+use crate::part::Part;
 use crate::reservation::Reservation;
+use crate::room::Room;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
 use object_store::path::Path;
-use object_store::{MultipartUpload, PutMode, PutOptions, PutPayload, PutResult};
+use object_store::{MultipartUpload, PutMode, PutOptions, PutResult};
 use std::sync::Arc;
 use std::time::Duration;
-use strait_store::budget::{Reserved, Share};
 use strait_store::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, fail};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 /// Bytes of a part. S3 requires at least 5 MiB, except for the last part.
 const PART_BYTES: usize = 8 << 20;
 /// After this many parts, further ones have twice the size. So a file can have 148 GiB.
 const SMALL_PARTS: usize = 1_000;
 /// S3's limit on the parts of an object.
-const MAX_PARTS: usize = 10_000;
+pub const MAX_PARTS: usize = 10_000;
 /// Parts of one file that are sent at the same time.
 const PARTS_ON_THEIR_WAY: usize = 4;
-/// Longest wait of an append for memory that other files use.
+/// Longest wait of an append for memory that other files use, if its part can't go to a temporary file.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two checks for free memory.
 const MEMORY_LOOK: Duration = Duration::from_millis(20);
-/// Writers of the process that can continue without memory from the budget. Otherwise writers that all wait
-/// could block each other forever. They exceed the budget by 4 parts at most.
-static OVERDRAFT: Semaphore = Semaphore::const_new(4);
 
 /// How the object gets its name.
 #[derive(Clone)]
@@ -47,13 +44,10 @@ pub struct Writer {
     key: Path,
     path: String,
     publish: Publish,
-    memory: Arc<Share>,
+    room: Room,
     position: u64,
     /// The part that is being filled.
-    filling: Vec<Bytes>,
-    filled: usize,
-    room: Vec<Reserved>,
-    overdraft: Option<SemaphorePermit<'static>>,
+    part: Part,
     upload: Option<Box<dyn MultipartUpload>>,
     parts: usize,
     on_their_way: FuturesUnordered<JoinHandle<object_store::Result<()>>>,
@@ -69,24 +63,15 @@ enum State {
 
 impl Writer {
     /// A writer of a new object, which has no bytes yet.
-    pub fn new(
-        bucket: Arc<dyn Bucket>,
-        key: Path,
-        path: String,
-        publish: Publish,
-        memory: Arc<Share>,
-    ) -> Self {
+    pub fn new(bucket: Arc<dyn Bucket>, key: Path, path: String, publish: Publish, room: Room) -> Self {
         Self {
             bucket,
             key,
             path,
             publish,
-            memory,
+            room,
             position: 0,
-            filling: Vec::new(),
-            filled: 0,
-            room: Vec::new(),
-            overdraft: None,
+            part: Part::default(),
             upload: None,
             parts: 0,
             on_their_way: FuturesUnordered::new(),
@@ -98,43 +83,45 @@ impl Writer {
         if self.parts < SMALL_PARTS { PART_BYTES } else { 2 * PART_BYTES }
     }
 
-    async fn take(&mut self, data: Bytes) -> Result<()> {
-        self.find_room(data.len()).await?;
-        self.filled += data.len();
-        self.filling.push(data);
-        while self.filled >= self.part_bytes() {
-            self.send_part().await?;
-        }
-        Ok(())
-    }
-
-    /// Reserves memory for `bytes`, and waits for it if necessary.
-    async fn find_room(&mut self, bytes: usize) -> Result<()> {
+    async fn take(&mut self, mut data: Bytes) -> Result<()> {
         let deadline = Instant::now() + MEMORY_PATIENCE;
-        while self.overdraft.is_none() {
-            if let Some(room) = self.memory.reserve(bytes as u64) {
-                self.room.push(room);
-                return Ok(());
-            }
-            if !self.on_their_way.is_empty() {
-                self.part_arrived().await?;
-                continue;
-            }
-            tokio::select! {
-                permit = OVERDRAFT.acquire() => self.overdraft = permit.ok(),
-                () = sleep_until((Instant::now() + MEMORY_LOOK).min(deadline)) => {}
-            }
-            if self.overdraft.is_none() && Instant::now() >= deadline {
-                return fail(
-                    ErrorKind::Busy,
-                    "open files use up the memory for written bytes; close some, or retry",
-                );
+        while !data.is_empty() {
+            let most = self.part_bytes();
+            self.part.fill(&mut data, most, &self.room).await?;
+            if self.part.len() == most {
+                self.send_part().await?;
+            } else if !data.is_empty() {
+                self.find_room(deadline).await?;
             }
         }
         Ok(())
     }
 
-    /// Sends exactly one part. Its memory stays reserved until the part has arrived.
+    /// Makes room for more of the part, for which the budget has no memory: one of the file's own parts
+    /// returns its memory, or this part goes to a temporary file.
+    async fn find_room(&mut self, deadline: Instant) -> Result<()> {
+        if !self.on_their_way.is_empty() {
+            return self.part_arrived().await;
+        }
+        match self.room.file(self.part_bytes()).await {
+            Ok(file) => self.part.move_to(file).await,
+            Err(error) if Instant::now() < deadline => {
+                tracing::debug!(path = self.path, %error, "a part waits for memory");
+                sleep(MEMORY_LOOK).await;
+                Ok(())
+            }
+            Err(error) => {
+                let why = error.message();
+                let message = format!(
+                    "open files use up the memory for written bytes; close some, or retry (instead of \
+                     memory: {why})"
+                );
+                Err(Error::new(ErrorKind::Busy, message).caused_by(error))
+            }
+        }
+    }
+
+    /// Sends the part. Its memory stays reserved until it has arrived.
     async fn send_part(&mut self) -> Result<()> {
         if self.parts == MAX_PARTS {
             return fail(ErrorKind::NoSpace, "the object is too large: the maximum is 148 GiB");
@@ -146,40 +133,15 @@ impl Writer {
             let begun = self.bucket.put_multipart_opts(&self.key, Default::default()).await;
             self.upload = Some(begun.map_err(|error| typed(error, Sent::Repeatable))?);
         }
-        let part = self.cut(self.part_bytes());
-        let lent = (std::mem::take(&mut self.room), self.overdraft.take());
-        if self.filled > 0 {
-            // The remaining bytes are fewer than an append's, and need their own reservation.
-            self.room.extend(self.memory.reserve(self.filled as u64));
-        }
+        let (body, memory) = std::mem::take(&mut self.part).load().await?;
         let Some(upload) = self.upload.as_mut() else { return Ok(()) };
-        let sending = upload.put_part(part);
+        let sending = upload.put_part(body);
         self.parts += 1;
         self.on_their_way.push(tokio::spawn(async move {
-            let _lent = lent;
+            let _memory = memory;
             sending.await
         }));
         Ok(())
-    }
-
-    /// Cuts off the first `length` of the collected bytes, or all.
-    fn cut(&mut self, length: usize) -> PutPayload {
-        let mut part = Vec::with_capacity(self.filling.len());
-        let mut rest = length;
-        let mut filling = std::mem::take(&mut self.filling).into_iter();
-        for mut piece in filling.by_ref() {
-            if piece.len() > rest {
-                part.push(piece.split_to(rest));
-                self.filling.push(piece);
-                break;
-            }
-            rest -= piece.len();
-            part.push(piece);
-        }
-        self.filling.extend(filling);
-        let payload: PutPayload = part.into_iter().collect();
-        self.filled -= payload.content_length();
-        payload
     }
 
     async fn part_arrived(&mut self) -> Result<()> {
@@ -192,7 +154,7 @@ impl Writer {
 
     async fn publish(&mut self) -> Result<()> {
         if self.upload.is_none() {
-            let all = self.cut(usize::MAX);
+            let (all, _memory) = std::mem::take(&mut self.part).load().await?;
             let put = |mode| self.bucket.put_opts(&self.key, all, PutOptions::from(mode));
             return match self.publish.clone() {
                 Publish::Replace => {
@@ -202,7 +164,7 @@ impl Writer {
                 Publish::Over(reserved) => change(None, put(reserved.mode())).await.map(drop),
             };
         }
-        if self.filled > 0 {
+        if self.part.len() > 0 {
             self.send_part().await?;
         }
         while !self.on_their_way.is_empty() {
@@ -235,13 +197,6 @@ impl Writer {
             State::Closed => fail(ErrorKind::InvalidArgument, "the file is closed"),
         }
     }
-
-    fn kept<T>(&mut self, result: Result<T>, operation: &'static str) -> Result<T> {
-        if result.is_err() {
-            self.state = State::Failed;
-        }
-        result.map_err(|error| error.at(operation, &self.path))
-    }
 }
 
 #[async_trait]
@@ -256,8 +211,10 @@ impl FileWriter for Writer {
             return Ok(());
         }
         let length = data.len() as u64;
-        let taken = self.take(data).await;
-        self.kept(taken, "append")?;
+        // Also if the caller leaves, since some of the bytes may be taken.
+        self.state = State::Failed;
+        self.take(data).await.map_err(|error| error.at("append", &self.path))?;
+        self.state = State::Open;
         self.position += length;
         Ok(())
     }
@@ -279,10 +236,9 @@ impl FileWriter for Writer {
             return Ok(None);
         }
         self.check_open().map_err(|error| error.at("close", &self.path))?;
-        let published = self.publish().await;
-        self.kept(published, "close")?;
+        self.state = State::Failed;
+        self.publish().await.map_err(|error| error.at("close", &self.path))?;
         self.state = State::Closed;
-        self.room.clear();
         Ok(None)
     }
 
