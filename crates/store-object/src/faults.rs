@@ -369,6 +369,8 @@ async fn a_long_file_gets_a_new_name_only_if_it_is_free() {
     let error = store.copy_through(&from, 3, &to, false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
     store.copy_through(&from, 3, &to, true).await.unwrap();
+    let error = store.copy_through(&from, 313 << 30, &to, true).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }
 
 /// As Google, rejects each request of a multipart upload that has a condition.

@@ -36,7 +36,7 @@ pub const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 /// Longest silence within an answer.
 const SILENCE: Duration = Duration::from_secs(15);
-/// Longest answer: twice the largest piece that this crate requests. A page of 1,000 keys has at most 7 MiB.
+/// Longest answer: the largest piece that this crate requests. A page of 1,000 keys has at most 7 MiB.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 /// Longest name of a server that is kept.
 const MAX_SERVER_CHARACTERS: usize = 100;

@@ -3,6 +3,8 @@
 use crate::errors::{Sent, change, typed};
 use crate::keys::{MARKER, moved};
 use crate::reservation::Reservation;
+use crate::room::{TURN_BYTES, turn};
+use crate::writer::MAX_PARTS;
 use crate::{AT_ONCE, Found, ObjectStore, reader};
 use bytes::Bytes;
 use futures::future::TryFutureExt;
@@ -14,8 +16,10 @@ use strait_store::{Error, ErrorKind, Result, StorePath, fail};
 
 /// Size of the largest object that S3 copies by one request.
 const MAX_COPY_BYTES: u64 = 5 << 30;
-/// Size of the pieces of a larger object, which is copied through this process. 10,000 pieces make 156 GiB.
+/// Size of the pieces of a larger object, which is copied through this process.
 const PIECE_BYTES: u64 = 16 << 20;
+/// Size of the pieces of an object above 156 GiB, at most. So one of 312 GiB can be copied.
+const MAX_PIECE_BYTES: u64 = TURN_BYTES as u64;
 
 impl ObjectStore {
     pub(crate) async fn rename_at(&self, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
@@ -143,12 +147,19 @@ impl ObjectStore {
     /// unless `replace`, the upload's completion has the condition that the name is free. If the service
     /// accepts no such condition, an empty object reserves the name first.
     pub(crate) async fn copy_through(&self, from: &Path, size: u64, to: &Path, replace: bool) -> Result<()> {
+        let Some(piece) = piece_bytes(size) else {
+            return fail(
+                ErrorKind::Unsupported,
+                "an object above 312 GiB can't be renamed; use the service's own tools",
+            );
+        };
+        let copy = Copy { from, size, piece, to };
         if replace {
-            return self.upload_copy(from, size, to, Taken::Replaced).await;
+            return self.upload_copy(copy, Taken::Replaced).await;
         }
         if !self.bucket.takes_conditional_uploads() {
             let reserved = Reservation::take(self.bucket.clone(), to.clone()).await?;
-            let copied = self.upload_copy(from, size, to, Taken::Reserved(&reserved)).await;
+            let copied = self.upload_copy(copy, Taken::Reserved(&reserved)).await;
             if copied.is_err() {
                 reserved.release().await;
             }
@@ -157,19 +168,21 @@ impl ObjectStore {
         if self.head(to).await?.is_some() {
             return fail(ErrorKind::AlreadyExists, "the new name is taken");
         }
-        self.upload_copy(from, size, to, Taken::Refused).await
+        self.upload_copy(copy, Taken::Refused).await
     }
 
-    async fn upload_copy(&self, from: &Path, size: u64, to: &Path, taken: Taken<'_>) -> Result<()> {
+    async fn upload_copy(&self, copy: Copy<'_>, taken: Taken<'_>) -> Result<()> {
+        let Copy { from, size, piece, to } = copy;
         let failed = |error| typed(error, Sent::Repeatable);
         let version = self.bucket.head(from).await.map_err(failed)?.e_tag;
         let mut upload = self.bucket.put_multipart_opts(to, Default::default()).await.map_err(failed)?;
         let copied = async {
             let mut start = 0;
             while start < size {
-                let end = (start + PIECE_BYTES).min(size);
-                let piece = reader::get(&self.bucket, from, version.clone(), start..end).await?;
-                upload.put_part(piece.into()).await.map_err(failed)?;
+                let end = (start + piece).min(size);
+                let _turn = turn((end - start) as usize).await?;
+                let bytes = reader::get(&self.bucket, from, version.clone(), start..end).await?;
+                upload.put_part(bytes.into()).await.map_err(failed)?;
                 start = end;
             }
             let condition = match taken {
@@ -194,6 +207,22 @@ impl ObjectStore {
     }
 }
 
+/// A copy through this process.
+#[derive(Clone, Copy)]
+struct Copy<'c> {
+    from: &'c Path,
+    size: u64,
+    /// Bytes of a piece.
+    piece: u64,
+    to: &'c Path,
+}
+
+/// Bytes of the pieces of an object of this size. None if it would have too many pieces.
+fn piece_bytes(size: u64) -> Option<u64> {
+    let least = size.div_ceil(MAX_PARTS as u64).next_multiple_of(1 << 20);
+    (least <= MAX_PIECE_BYTES).then_some(least.max(PIECE_BYTES))
+}
+
 /// The effect of a copy if an object has the new name.
 enum Taken<'r> {
     Replaced,
@@ -204,4 +233,22 @@ enum Taken<'r> {
 
 fn half_done(error: Error, state: &'static str) -> Error {
     Error::new(error.kind(), format!("{}; {state}", error.message())).with_retry_safe(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_any_size_has_legal_pieces() {
+        let least = 5 << 20;
+        let few = PIECE_BYTES * MAX_PARTS as u64;
+        for size in [MAX_COPY_BYTES + 1, few, few + 1, 200 << 30, 2 * few - 1, 2 * few] {
+            let piece = piece_bytes(size).unwrap();
+            assert!((least..=MAX_PIECE_BYTES).contains(&piece), "{size}: {piece}");
+            assert!(size.div_ceil(piece) <= MAX_PARTS as u64, "{size}: {piece}");
+        }
+        assert_eq!((piece_bytes(few), piece_bytes(few + 1)), (Some(16 << 20), Some(17 << 20)));
+        assert_eq!(piece_bytes(2 * few + 1), None, "it fails before it sends anything");
+    }
 }
