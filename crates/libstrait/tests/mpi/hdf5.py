@@ -19,7 +19,9 @@ def expected():
 
 def write(file, rank, size):
     rows = file.create_dataset("rows", (ROWS, COLUMNS), dtype="i8")
-    columns = file.create_dataset("columns", (ROWS, COLUMNS), dtype="i8", chunks=(16, 12))
+    columns = file.create_dataset(
+        "columns", (ROWS, COLUMNS), dtype="i8", chunks=(16, 12)
+    )
     whole = expected()
     with rows.collective:
         rows[rank::size, :] = whole[rank::size, :]
@@ -35,11 +37,21 @@ def write(file, rank, size):
 def read(file, rank, size):
     whole = expected()
     with file["rows"].collective:
-        assert (file["rows"][rank::size, :] == whole[rank::size, :]).all(), f"rows of rank {rank}"
+        assert (file["rows"][rank::size, :] == whole[rank::size, :]).all(), (
+            f"rows of rank {rank}"
+        )
     begin, end = COLUMNS * rank // size, COLUMNS * (rank + 1) // size
-    assert (file["columns"][:, begin:end] == whole[:, begin:end]).all(), f"columns of rank {rank}"
+    assert (file["columns"][:, begin:end] == whole[:, begin:end]).all(), (
+        f"columns of rank {rank}"
+    )
     assert file.attrs["turn"] == 4
-    assert [len(file[f"group{turn}"].attrs["text"]) for turn in range(5)] == [100, 200, 300, 400, 500]
+    assert [len(file[f"group{turn}"].attrs["text"]) for turn in range(5)] == [
+        100,
+        200,
+        300,
+        400,
+        500,
+    ]
 
 
 def main():
