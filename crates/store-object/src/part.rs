@@ -34,7 +34,14 @@ impl Default for Kept {
 /// The memory of a part that is being sent.
 pub struct Sending {
     _memory: Vec<Reserved>,
-    _turn: Option<Turn>,
+    turn: Option<Turn>,
+}
+
+impl Sending {
+    /// Whether it is memory of the budget, and not of a turn.
+    pub fn is_of_budget(&self) -> bool {
+        self.turn.is_none()
+    }
 }
 
 impl Part {
@@ -88,12 +95,12 @@ impl Part {
             Kept::Memory(blocks) => {
                 let (bytes, memory): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
                 let body = bytes.into_iter().map(BytesMut::freeze).collect();
-                Ok((body, Sending { _memory: memory, _turn: None }))
+                Ok((body, Sending { _memory: memory, turn: None }))
             }
             Kept::File(file) => {
                 let turn = turn(self.length).await?;
                 let body = file.read(self.length).await?.into();
-                Ok((body, Sending { _memory: Vec::new(), _turn: Some(turn) }))
+                Ok((body, Sending { _memory: Vec::new(), turn: Some(turn) }))
             }
         }
     }

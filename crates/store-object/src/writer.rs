@@ -50,8 +50,17 @@ pub struct Writer {
     part: Part,
     upload: Option<Box<dyn MultipartUpload>>,
     parts: usize,
-    on_their_way: FuturesUnordered<JoinHandle<object_store::Result<()>>>,
+    on_their_way: FuturesUnordered<JoinHandle<Arrival>>,
+    /// Number of these parts that hold memory of the budget.
+    lent: usize,
     state: State,
+}
+
+/// The end of a part's way.
+struct Arrival {
+    outcome: object_store::Result<()>,
+    /// Whether the part held memory of the budget.
+    was_lent: bool,
 }
 
 #[derive(PartialEq, Eq)]
@@ -75,6 +84,7 @@ impl Writer {
             upload: None,
             parts: 0,
             on_their_way: FuturesUnordered::new(),
+            lent: 0,
             state: State::Open,
         }
     }
@@ -100,7 +110,7 @@ impl Writer {
     /// Makes room for more of the part, for which the budget has no memory: one of the file's own parts
     /// returns its memory, or this part goes to a temporary file.
     async fn find_room(&mut self, deadline: Instant) -> Result<()> {
-        if !self.on_their_way.is_empty() {
+        if self.lent > 0 {
             return self.part_arrived().await;
         }
         match self.room.file(self.part_bytes()).await {
@@ -137,17 +147,24 @@ impl Writer {
         let Some(upload) = self.upload.as_mut() else { return Ok(()) };
         let sending = upload.put_part(body);
         self.parts += 1;
+        let was_lent = memory.is_of_budget();
+        self.lent += usize::from(was_lent);
         self.on_their_way.push(tokio::spawn(async move {
-            let _memory = memory;
-            sending.await
+            let outcome = sending.await;
+            // Now, since the writer's client may not call for long.
+            drop(memory);
+            Arrival { outcome, was_lent }
         }));
         Ok(())
     }
 
     async fn part_arrived(&mut self) -> Result<()> {
         match self.on_their_way.next().await {
-            None | Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(error))) => Err(typed(error, Sent::Repeatable)),
+            None => Ok(()),
+            Some(Ok(Arrival { outcome, was_lent })) => {
+                self.lent -= usize::from(was_lent);
+                outcome.map_err(|error| typed(error, Sent::Repeatable))
+            }
             Some(Err(_)) => fail(ErrorKind::Internal, "a part's task ended early"),
         }
     }
