@@ -4,7 +4,7 @@
  *   strait ls --plugin dir=$PWD/reference.so plugin:dir://srv/data
  *
  * The URI's authority is the directory without its first slash, up to the next one; the option
- * dir.root=/srv/data names any directory. It acts as the user of its process.
+ * dir.root=/srv/data names any directory. It has no other options. It acts as the user of its process.
  *
  * Licence: Apache-2.0
  */
@@ -100,8 +100,14 @@ static int32_t open_store(const char *uri, const char *const *options, void **op
     if (own == NULL) return fail(STRAIT_NO_SPACE, "no memory", error);
     const char *authority = strstr(uri, "://");
     snprintf(own->root, sizeof own->root, "/%s", authority == NULL ? "" : authority + 3);
-    for (; options[0] != NULL; options += 2)
-        if (strcmp(options[0], "root") == 0) snprintf(own->root, sizeof own->root, "%s", options[1]);
+    for (; options[0] != NULL; options += 2) {
+        if (strcmp(options[0], "root") != 0) {
+            snprintf(error->message, sizeof error->message, "unknown option %.400s", options[0]);
+            free(own);
+            return STRAIT_INVALID_ARGUMENT;
+        }
+        snprintf(own->root, sizeof own->root, "%s", options[1]);
+    }
     size_t length = strlen(own->root);
     while (length > 0 && own->root[length - 1] == '/') own->root[--length] = 0;
     struct stat root;
