@@ -24,6 +24,8 @@ enum Fault {
     RemoveTakesAll,
     /// A listing loses its last entry.
     ListingEndsEarly,
+    /// A path's owner has no name.
+    OwnerIsEmpty,
     /// A read over the file's end loses its last byte.
     ReadEndsEarly,
     /// A file that grows gets another identity.
@@ -64,7 +66,9 @@ impl FileSystem for Faulty {
     }
 
     async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
-        self.sound.stat(who, path).await
+        let status = self.sound.stat(who, path).await?;
+        let owner = if self.fault == Fault::OwnerIsEmpty { String::new() } else { status.owner };
+        Ok(FileStatus { owner, ..status })
     }
 
     fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
@@ -204,6 +208,7 @@ async fn each_planted_fault_is_found() {
         (Fault::ReplaceRemovesFirst, "a_replaced_name_is_never_without_a_file"),
         (Fault::RemoveTakesAll, "remove_of_a_directory_with_entries_needs_recursive"),
         (Fault::ListingEndsEarly, "list_of_many_entries_has_each_once"),
+        (Fault::OwnerIsEmpty, "stat_of_a_file_tells_type_length_and_time"),
         (Fault::ReadEndsEarly, "read_over_the_end_is_cut"),
         (Fault::IdentityIsTheLength, "identity_stays_as_a_file_grows"),
         (Fault::IdentityIsTheName, "identity_is_another_of_a_file_in_its_place"),

@@ -31,6 +31,7 @@ async fn stat_of_a_file_tells_type_length_and_time(scene: Scene) -> Outcome {
     ensure_eq!(status.length, 5);
     ensure!(status.replication >= 1, "replication is {}", status.replication);
     ensure!(status.block_size >= 1, "block size is {}", status.block_size);
+    ensure!(!status.owner.is_empty(), "the owner has no name");
     // A second of slack: coarse clocks, and stores that keep whole seconds.
     let modified = before - 1_000..=now_ms() + 1_000;
     ensure!(modified.contains(&status.modified_ms), "modified {} isn't in {modified:?}", status.modified_ms);
