@@ -53,7 +53,12 @@ macro_rules! symbols {
                     // The library stays loaded: its threads, and destructors of its thread-local values, may
                     // outlive the connection. Hadoop's has such a destructor in each thread that called it.
                     Ok(library) => ManuallyDrop::new(library),
-                    Err(error) => return refuse(format!("can't be loaded: {error}")),
+                    Err(error) => {
+                        // The loader's own words: libloading's error says only which of its functions failed.
+                        let source = std::error::Error::source(&error).map(ToString::to_string);
+                        let why = source.unwrap_or_else(|| error.to_string());
+                        return refuse(format!("can't be loaded: {why}"));
+                    }
                 };
                 Ok(Self {
                     // SAFETY: hdfs.h gives these types to the symbols.

@@ -64,7 +64,8 @@ impl Plugin {
         let loaded = unsafe { Library::new(library) };
         // The library stays loaded: its threads, and destructors of its thread-local values, may outlive
         // the store.
-        let loaded = ManuallyDrop::new(loaded.map_err(|error| wrong(format!("can't be loaded: {error}")))?);
+        let loaded = loaded.map_err(|error| wrong(format!("can't be loaded: {}", reason(&error))))?;
+        let loaded = ManuallyDrop::new(loaded);
         // SAFETY: the header gives this type to the symbol.
         let entry =
             unsafe { loaded.get::<unsafe extern "C" fn() -> *const Functions>(b"strait_store_plugin\0") };
@@ -88,12 +89,20 @@ impl Plugin {
         }
         // SAFETY: the table has at least this size.
         let functions = unsafe { *table };
-        let store = open_store(&functions, uri, options)?;
+        // The operator gave this name to the plugin.
+        let name = uri.split("://").next().unwrap_or_default();
+        let named = |error: Error| Error::new(error.kind(), format!("plugin {name}: {}", error.message()));
+        let store = open_store(&functions, uri, options).map_err(named)?;
         // If a function is missing, dropping `inner` closes the store.
         let mut inner = Inner { store: Address(store), functions, abilities: capabilities(0, 0) };
-        inner.abilities = abilities(&functions, store)?;
+        inner.abilities = abilities(&functions, store).map_err(named)?;
         Ok(Self { inner: Arc::new(inner) })
     }
+}
+
+/// The loader's own words: libloading's error says only which of its functions failed.
+fn reason(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn open_store(functions: &Functions, uri: &str, options: &[(String, String)]) -> Result<Handle> {
@@ -127,14 +136,26 @@ fn abilities(functions: &Functions, store: Handle) -> Result<Capabilities> {
         (functions.rename.is_none(), "rename"),
         (functions.remove.is_none(), "remove"),
         (functions.mkdirs.is_none(), "mkdirs"),
-        (abilities.append && functions.append.is_none(), "append"),
-        (abilities.truncate && functions.truncate.is_none(), "truncate"),
-        (abilities.block_locations && functions.block_locations.is_none(), "block_locations"),
-        (abilities.checksum && functions.checksum.is_none(), "checksum"),
-        (abilities.status && functions.status.is_none(), "status"),
     ];
-    match missing.iter().find(|(is_missing, _)| *is_missing) {
-        Some((_, name)) => fail(ErrorKind::InvalidArgument, format!("the plugin lacks the function {name}")),
+    if let Some((_, name)) = missing.iter().find(|(is_missing, _)| *is_missing) {
+        return fail(ErrorKind::InvalidArgument, format!("the plugin lacks the function {name}"));
+    }
+    let declared = [
+        (abilities.append && functions.append.is_none(), "STRAIT_APPEND", "append"),
+        (abilities.truncate && functions.truncate.is_none(), "STRAIT_TRUNCATE", "truncate"),
+        (
+            abilities.block_locations && functions.block_locations.is_none(),
+            "STRAIT_BLOCK_LOCATIONS",
+            "block_locations",
+        ),
+        (abilities.checksum && functions.checksum.is_none(), "STRAIT_CHECKSUM", "checksum"),
+        (abilities.status && functions.status.is_none(), "STRAIT_STATUS", "status"),
+    ];
+    match declared.iter().find(|(is_missing, ..)| *is_missing) {
+        Some((_, bit, name)) => {
+            let why = format!("the plugin declares {bit}, but lacks the function {name}");
+            fail(ErrorKind::InvalidArgument, why)
+        }
         None => Ok(abilities),
     }
 }
@@ -210,11 +231,18 @@ fn empty_status() -> CStatus {
 }
 
 fn status_of(path: String, status: &CStatus) -> Result<FileStatus> {
-    if status.length > MAX_FILE_BYTES || status.block_size > MAX_FILE_BYTES || status.permission > 0o7777 {
-        return fail(
-            ErrorKind::Internal,
-            format!("the plugin returned an impossible size or mode for {path}"),
-        );
+    let impossible = if status.length > MAX_FILE_BYTES {
+        Some(format!("length {}", status.length))
+    } else if status.block_size > MAX_FILE_BYTES {
+        Some(format!("block size {}", status.block_size))
+    } else if status.permission > 0o7777 {
+        Some(format!("permission {:#o}", status.permission))
+    } else {
+        None
+    };
+    if let Some(value) = impossible {
+        let why = format!("the plugin returned an impossible {value} for {path}");
+        return fail(ErrorKind::Internal, why);
     }
     let directory = status.directory != 0;
     Ok(FileStatus {
@@ -507,7 +535,7 @@ impl Listing for PluginListing {
             }
             let name = taken(&name);
             if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-                return fail(ErrorKind::Internal, "the plugin listed an invalid name");
+                return fail(ErrorKind::Internal, format!("the plugin listed an invalid name: {name:?}"));
             }
             entries.push(status_of(format!("{}/{name}", self.above), &status)?);
         }

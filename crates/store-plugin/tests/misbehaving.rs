@@ -40,6 +40,8 @@ fn a_plugin_without_a_needed_function_closes_its_store() {
     let options = [("closed".to_owned(), closed.to_str().unwrap().to_owned())];
     let refused = Plugin::open(&built(directory.path()), "x://lacks", &options).map(drop).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    let why = "plugin x: the plugin declares STRAIT_APPEND, but lacks the function append";
+    assert_eq!(refused.message(), why);
     assert!(closed.exists());
 }
 
@@ -69,8 +71,9 @@ fn a_later_versions_plugin_works_and_its_nonsense_is_an_error() {
     assert!(plugin.capabilities().append && plugin.capabilities().per_user);
     assert_eq!(plugin.stat(&who, "/f").unwrap().length, 0);
     assert_eq!(plugin.truncate(&who, "/f", 0).unwrap_err().kind(), ErrorKind::Unsupported);
-    is_nonsense(plugin.stat(&who, "/mode"), "an impossible size or mode for /mode");
-    is_nonsense(plugin.stat(&who, "/block_size"), "an impossible size or mode for /block_size");
+    is_nonsense(plugin.stat(&who, "/mode"), "an impossible permission 0o10000 for /mode");
+    let block_size = "an impossible block size 18446744073709551615 for /block_size";
+    is_nonsense(plugin.stat(&who, "/block_size"), block_size);
     is_nonsense(plugin.stat(&who, "/end"), "100, not a valid result");
     is_nonsense(plugin.open(&who, "/f").map(drop), "an impossible length");
     is_nonsense(plugin.append(&who, "/f").map(drop), "an impossible position");
