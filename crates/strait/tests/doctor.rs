@@ -62,6 +62,7 @@ fn a_sound_plugin_passes_and_has_a_version() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let run = doctor(dir.path(), &[], &flags);
     run.ok();
+    assert!(told(&run, "resolve").contains(" left out the plugin connects by itself"), "{run:?}");
     is_ok(&run, "version", "plugin directory, for version 1 of strait_store.h; this is strait ");
     for check in ["open", "list", "write", "clock", "read", "rename", "remove"] {
         is_ok(&run, check, "");

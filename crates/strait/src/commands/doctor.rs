@@ -7,7 +7,7 @@ use crate::output::Output;
 use futures::{StreamExt, TryStreamExt};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use strait_store::{CreateOptions, ErrorKind, FileSystemExt, MAX_CHUNK_BYTES, StoreUri};
+use strait_store::{CreateOptions, ErrorKind, FileSystemExt, MAX_CHUNK_BYTES, Scheme, StoreUri};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
@@ -65,7 +65,11 @@ pub async fn doctor(context: &Context, doctor: Doctor) -> Result<(), Failure> {
 /// Checks the name resolution and the connection.
 async fn reach(context: &Context, uri: &StoreUri, report: &mut Report) -> Result<(), Failure> {
     let Some((host, port)) = strait_store_any::endpoint(uri, &context.stores()?) else {
-        let why = "no host in the URI";
+        let why = match uri.scheme() {
+            Scheme::Plugin => "the plugin connects by itself",
+            Scheme::Libhdfs => "the library connects by itself",
+            _ => "no host in the URI",
+        };
         report.tell("resolve", Left(why))?;
         return report.tell("connect", Left(why));
     };
