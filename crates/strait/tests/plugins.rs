@@ -224,6 +224,30 @@ async fn glusterfs_keeps_the_contract() {
     }
 }
 
+/// For authors of plugins: see docs/add-a-store.md.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a plugin: STRAIT_TEST_PLUGIN=/path/mine.so"]
+async fn a_named_plugin_keeps_the_contract() {
+    let path =
+        PathBuf::from(std::env::var_os("STRAIT_TEST_PLUGIN").expect("STRAIT_TEST_PLUGIN is a plugin's path"));
+    assert!(path.is_absolute(), "STRAIT_TEST_PLUGIN={} isn't an absolute path", path.display());
+    let uri = std::env::var("STRAIT_TEST_PLUGIN_URI").unwrap_or_else(|_| "plugin:mine://here/".to_owned());
+    let parsed = StoreUri::parse(&uri).unwrap();
+    let (name, _) = parsed.foreign().expect("STRAIT_TEST_PLUGIN_URI is plugin:NAME://AUTHORITY/");
+    let options = std::env::var("STRAIT_TEST_PLUGIN_OPTIONS").unwrap_or_default();
+    let options = options.split(',').filter(|option| !option.is_empty()).map(|option| {
+        let (key, value) = option.split_once('=').expect("STRAIT_TEST_PLUGIN_OPTIONS is KEY=VALUE,KEY=VALUE");
+        (key.to_owned(), value.to_owned())
+    });
+    let options: Vec<_> = options.collect();
+    for inside in [false, true] {
+        let library = Library { path: path.clone(), options: options.clone(), inside };
+        let store = opened(&uri, name, library).await;
+        let who = strait_testkit::current_user();
+        keeps_the_contract(&format!("plugin ({name}, inside: {inside})"), store, &who).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hadoops_libhdfs_keeps_the_contract() {
     let dir = tempfile::tempdir().unwrap();
@@ -239,6 +263,16 @@ async fn hadoops_libhdfs_keeps_the_contract() {
     let report = contract::run("libhdfs (apart)", &fixture).await;
     std::io::stderr().write_all(format!("{report}\n").as_bytes()).unwrap();
     assert!(report.failed.is_empty(), "{report}");
+}
+
+#[test]
+fn the_reference_refuses_an_option_that_it_doesnt_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = built("plugins/reference/reference.c", dir.path());
+    let mut ls = command(dir.path());
+    ls.arg(format!("--plugin=dir={}", library.display()));
+    ls.args(["--plugin-option=dir.roof=/", "ls", "plugin:dir://here/"]);
+    Run::of(ls, b"").fails(INVALID_ARGUMENT, "plugin dir: unknown option roof");
 }
 
 #[test]
@@ -283,20 +317,22 @@ fn a_bad_plugin_is_a_typed_error_in_time() {
     ran("", &["ls", "plugin:other://x/"]).fails(INVALID_ARGUMENT, "no plugin other (known: bad)");
     ran("", &["stat", "plugin:bad://x/kind"]).fails(INTERNAL, "4711");
     ran("", &["stat", "plugin:bad://x/text"]).fails(BUSY, "xxx");
-    ran("", &["stat", "plugin:bad://x/long"]).fails(INTERNAL, "an impossible size or mode for /long");
+    ran("", &["stat", "plugin:bad://x/long"])
+        .fails(INTERNAL, "an impossible length 18446744073709551615 for /long");
     ran("", &["stat", "plugin:bad://x/hang"]).fails(TIMED_OUT, "doesn't return within 1 s");
     ran("", &["stat", "plugin:bad://x/input"]).ok();
     ran("", &["stat", "plugin:bad://x/crash"]).fails(UNAVAILABLE, "by signal 6");
     ran("", &["cat", "plugin:bad://x/f"]).fails(INTERNAL, "were requested");
-    ran("", &["ls", "plugin:bad://x/"]).fails(INTERNAL, "an invalid name");
+    ran("", &["ls", "plugin:bad://x/"]).fails(INTERNAL, "an invalid name: \"../../etc/passwd\"");
     ran("", &["mv", "plugin:bad://x/a", "plugin:bad://x/"]).fails(OUTCOME_UNKNOWN, "by signal 6");
     let missing = bad(dir.path(), Path::new("/no/such.so"), "", &["ls", "plugin:bad://x/"]);
-    missing.fails(INVALID_ARGUMENT, "can't be loaded");
+    missing.fails(INVALID_ARGUMENT, "can't be loaded: /no/such.so: cannot open shared object file");
     let none = bad(dir.path(), Path::new("/lib/x86_64-linux-gnu/libm.so.6"), "", &["ls", "plugin:bad://x/"]);
     none.fails(INVALID_ARGUMENT, "isn't a plugin");
-    for (library, why) in
-        [("/no/such.so", "can't be loaded"), ("/lib/x86_64-linux-gnu/libm.so.6", "isn't a libhdfs")]
-    {
+    for (library, why) in [
+        ("/no/such.so", "can't be loaded: /no/such.so: cannot open"),
+        ("/lib/x86_64-linux-gnu/libm.so.6", "isn't a libhdfs"),
+    ] {
         ran("", &["ls", &format!("libhdfs:{library}!hdfs://x/")]).fails(INVALID_ARGUMENT, why);
     }
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
