@@ -35,6 +35,8 @@ FRESH_SECONDS = 1
 SYMBOL = re.compile(r"[A-Z0-9.]{1,12}")
 # The one resource: a stock's last sale.
 RESOURCE = re.compile(r"/v1/trades/([^/]+)/last_sale")
+# The address in the WSDL file.
+ADDRESS = "127.0.0.1:8080"
 DOCUMENTS = {
     "/trade.raml": ("trade.raml", "application/raml+yaml"),
     "/application.wadl": ("trade.wadl", "application/vnd.sun.wadl+xml"),
@@ -61,7 +63,10 @@ class Web(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         if document := DOCUMENTS.get(self.path):
             name, kind = document
-            self.answer(200, kind, (HERE / name).read_bytes())
+            text = (HERE / name).read_text()
+            # A client of the WSDL calls the address in it.
+            here = self.headers.get("Host", ADDRESS)
+            self.answer(200, kind, text.replace(ADDRESS, escape(here)).encode())
         elif resource := RESOURCE.fullmatch(url.path):
             self.report(unquote(resource[1]))
         elif url.path == "/tradehistory/get_last_sale":
@@ -103,7 +108,11 @@ class Web(BaseHTTPRequestHandler):
         try:
             face(body)
         except Exception as error:  # noqa: BLE001 - a library's parser may raise anything
-            self.problem(400, f"not a request of this service: {type(error).__name__}")
+            why = f"not a request of this service: {type(error).__name__}"
+            if face == self.soap:
+                self.fault(why)
+            else:
+                self.problem(400, why)
 
     def thrift(self, body: bytes) -> None:
         """A message of Thrift's JSON."""
@@ -119,15 +128,26 @@ class Web(BaseHTTPRequestHandler):
         found = ElementTree.fromstring(body).find(
             ".//{urn:trade}get_last_sale/{urn:trade}symbol"
         )
-        if found is None:
+        if found is None or not SYMBOL.fullmatch(found.text or ""):
             raise ValueError
-        sale = HANDLER.get_last_sale(found.text or "")
+        sale = HANDLER.get_last_sale(found.text)
         members = "".join(f"<{k}>{escape(str(v))}</{k}>" for k, v in vars(sale).items())
-        envelope = (
-            '<?xml version="1.0"?><s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body>'
-            f'<trade_report xmlns="urn:trade">{members}</trade_report></s:Body></s:Envelope>'
+        self.envelope(200, f'<trade_report xmlns="urn:trade">{members}</trade_report>')
+
+    def fault(self, why: str) -> None:
+        """A failure as SOAP 1.1 has it (section 4.4), with the status of section 6.2."""
+        told = (
+            f"<faultcode>s:Client</faultcode><faultstring>{escape(why)}</faultstring>"
         )
-        self.answer(200, "text/xml; charset=utf-8", envelope.encode())
+        self.envelope(500, f"<s:Fault>{told}</s:Fault>")
+
+    def envelope(self, status: int, body: str) -> None:
+        """A SOAP envelope."""
+        text = (
+            '<?xml version="1.0"?><s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/">'
+            f"<s:Body>{body}</s:Body></s:Envelope>"
+        )
+        self.answer(status, "text/xml; charset=utf-8", text.encode())
 
     def problem(self, status: int, why: str) -> None:
         """A failure as JSON."""

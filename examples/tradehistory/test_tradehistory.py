@@ -1,4 +1,4 @@
-"""The service by all five ways: curl, requests, and Apache Thrift's Python library."""
+"""The service by all five ways: curl, requests, zeep, and Apache Thrift's Python library."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import requests
+import zeep
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.protocol.TJSONProtocol import TJSONProtocol
 from thrift.transport.THttpClient import THttpClient
@@ -81,17 +82,12 @@ def test_rest_by_both_forms_and_from_a_cache(
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_soap(ports: dict[str, int]) -> None:
-    envelope = (
-        '<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body>'
-        '<get_last_sale xmlns="urn:trade"><symbol>CSCO</symbol></get_last_sale></s:Body></s:Envelope>'
-    )
-    url = f"http://127.0.0.1:{ports['http']}/soap"
-    answer = requests.post(
-        url, data=envelope, headers={"Content-Type": "text/xml"}, timeout=10
-    )
-    assert answer.status_code == 200
-    assert "<price>25.5</price>" in answer.text
+def test_soap_by_the_description(ports: dict[str, int]) -> None:
+    client = zeep.Client(f"http://127.0.0.1:{ports['http']}/soap?wsdl")
+    sale = client.service.get_last_sale(symbol="CSCO")
+    assert {name: sale[name] for name in SALE} == SALE
+    with pytest.raises(zeep.exceptions.Fault, match="not a request of this service"):
+        client.service.get_last_sale(symbol="no symbol")
 
 
 @pytest.mark.parametrize("target", ["/trade.raml", "/application.wadl", "/soap?wsdl"])
@@ -109,13 +105,17 @@ def test_bad_input_gets_4xx(ports: dict[str, int]) -> None:
         "/v1/other",
     ]:
         assert 400 <= requests.get(base + target, timeout=10).status_code < 500
-    bomb = '<!DOCTYPE x [<!ENTITY a "a">]><x>&a;</x>'
-    for target, body in [
-        ("/soap", bomb),
-        ("/soap", "<"),
-        ("/thrift", "[1,"),
-        ("/soap", "x" * 70_000),
-    ]:
+    for target, body in [("/thrift", "[1,"), ("/soap", "x" * 70_000)]:
         assert (
             400 <= requests.post(base + target, data=body, timeout=10).status_code < 500
         )
+
+
+def test_bad_soap_gets_a_fault(ports: dict[str, int]) -> None:
+    bomb = '<!DOCTYPE x [<!ENTITY a "a">]><x>&a;</x>'
+    for body in [bomb, "<", "<x/>"]:
+        answer = requests.post(
+            f"http://127.0.0.1:{ports['http']}/soap", data=body, timeout=10
+        )
+        assert answer.status_code == 500
+        assert "<faultcode>s:Client</faultcode>" in answer.text
