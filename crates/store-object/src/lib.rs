@@ -15,8 +15,8 @@
 //! object `.strait-directory`. An object appears as a whole: none of its bytes is visible before its writer
 //! closes it.
 //!
-//! This room must never: hold a listing in memory; hold bytes that the budget doesn't count, except 32 MiB
-//! that have a turn to be sent; rename in several steps and declare that atomic; log a key or a token; wait
+//! This room must never: hold a listing in memory; hold written bytes that the budget doesn't count,
+//! except 32 MiB that have a turn to be sent, and four parts without a temporary file; rename in several steps and declare that atomic; log a key or a token; wait
 //! for a silent endpoint without a limit.
 
 mod azure;
@@ -43,7 +43,7 @@ use keys::Keys;
 pub use options::Options;
 use reader::Reader;
 use reservation::Reservation;
-use room::Room;
+use room::{Room, Turns};
 use writer::{Publish, Writer};
 
 use async_trait::async_trait;
@@ -91,6 +91,7 @@ pub struct ObjectStore {
     keys: Keys,
     /// The name that the endpoint gives itself.
     server: Arc<OnceLock<String>>,
+    turns: Turns,
 }
 
 /// The object or directory that has a name.
@@ -108,7 +109,7 @@ impl ObjectStore {
     pub async fn connect(scheme: Scheme, name: &str, root: &StorePath, options: &Options) -> Result<Self> {
         let server = Arc::default();
         let bucket = connect::bucket(scheme, name, options, &server)?;
-        let store = Self { bucket, keys: Keys::beneath(root), server };
+        let store = Self { bucket, keys: Keys::beneath(root), server, turns: Turns::default() };
         let place = format!("{scheme}://{name}");
         store.has_entries(&StorePath::root()).await.map_err(|error| error.at("open", place))?;
         Ok(store)
@@ -201,7 +202,7 @@ impl ObjectStore {
             true => Publish::Replace,
             false => Publish::Over(Reservation::take(self.bucket.clone(), key.clone()).await?),
         };
-        let room = Room::of(&who.user);
+        let room = Room::of(&who.user, self.turns.clone());
         Ok(Writer::new(self.bucket.clone(), key, path.to_string(), publish, room))
     }
 

@@ -1,6 +1,6 @@
 //! A part that is being filled: in memory as far as the budget allows, else in a temporary file.
 
-use crate::room::{Room, Temporary, Turn, turn};
+use crate::room::{Overdraft, Room, Temporary, Turn, Turns};
 use bytes::{Bytes, BytesMut};
 use object_store::PutPayload;
 use strait_store::Result;
@@ -17,13 +17,18 @@ const MOST_BLOCK_BYTES: usize = 1 << 20;
 pub struct Part {
     length: usize,
     kept: Kept,
+    /// Then further blocks need no memory of the budget.
+    overdraft: Option<Overdraft>,
 }
 
 enum Kept {
     /// All blocks but the last one are full.
-    Memory(Vec<(BytesMut, Reserved)>),
+    Memory(Vec<Block>),
     File(Temporary),
 }
+
+/// A block's bytes, and its memory of the budget. None: an overdraft's.
+type Block = (BytesMut, Option<Reserved>);
 
 impl Default for Kept {
     fn default() -> Self {
@@ -33,8 +38,9 @@ impl Default for Kept {
 
 /// The memory of a part that is being sent.
 pub struct Sending {
-    _memory: Vec<Reserved>,
+    _memory: Vec<Option<Reserved>>,
     turn: Option<Turn>,
+    _overdraft: Option<Overdraft>,
 }
 
 impl Sending {
@@ -64,7 +70,13 @@ impl Part {
                 file.write(vec![taken], self.length).await?;
                 0
             }
-            Kept::Memory(blocks) => copy(blocks, taken, self.length, most, room),
+            Kept::Memory(blocks) => {
+                let memory = |bytes| match room.memory(bytes) {
+                    None if self.overdraft.is_none() => None,
+                    memory => Some(memory),
+                };
+                copy(blocks, taken, self.length, most, memory)
+            }
         };
         let taken = wanted - left;
         self.length += taken;
@@ -86,21 +98,26 @@ impl Part {
         Ok(())
     }
 
+    /// From now on, the part needs no memory of the budget.
+    pub fn overdraw(&mut self, overdraft: Overdraft) {
+        self.overdraft = Some(overdraft);
+    }
+
     /// The bytes as the body of a request. Waits for a turn if they are in a file.
     ///
     /// # Errors
     /// The temporary file's.
-    pub async fn load(self) -> Result<(PutPayload, Sending)> {
+    pub async fn load(self, turns: &Turns) -> Result<(PutPayload, Sending)> {
         match self.kept {
             Kept::Memory(blocks) => {
                 let (bytes, memory): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
                 let body = bytes.into_iter().map(BytesMut::freeze).collect();
-                Ok((body, Sending { _memory: memory, turn: None }))
+                Ok((body, Sending { _memory: memory, turn: None, _overdraft: self.overdraft }))
             }
             Kept::File(file) => {
-                let turn = turn(self.length).await?;
+                let turn = turns.turn(self.length).await?;
                 let body = file.read(self.length).await?.into();
-                Ok((body, Sending { _memory: Vec::new(), turn: Some(turn) }))
+                Ok((body, Sending { _memory: Vec::new(), turn: Some(turn), _overdraft: None }))
             }
         }
     }
@@ -108,11 +125,11 @@ impl Part {
 
 /// Copies `data` to blocks that have `length` bytes so far. Returns the number of bytes without memory.
 fn copy(
-    blocks: &mut Vec<(BytesMut, Reserved)>,
+    blocks: &mut Vec<Block>,
     mut data: Bytes,
     mut length: usize,
     most: usize,
-    room: &Room,
+    memory: impl Fn(usize) -> Option<Option<Reserved>>,
 ) -> usize {
     while !data.is_empty() {
         match blocks.last_mut().filter(|(block, _)| block.len() < block.capacity()) {
@@ -125,7 +142,7 @@ fn copy(
                 // As much as there is already: few blocks, and little memory for a small file.
                 let bytes = length.max(data.len()).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
                 let bytes = bytes.min(most - length);
-                let Some(memory) = room.memory(bytes) else { break };
+                let Some(memory) = memory(bytes) else { break };
                 blocks.push((BytesMut::with_capacity(bytes), memory));
             }
         }
@@ -145,7 +162,7 @@ mod tests {
     }
 
     async fn body(part: Part) -> Vec<u8> {
-        part.load().await.unwrap().0.into_iter().flatten().collect()
+        part.load(&Turns::default()).await.unwrap().0.into_iter().flatten().collect()
     }
 
     #[tokio::test]
@@ -185,10 +202,30 @@ mod tests {
         let (mut part, mut data) = (Part::default(), content(1 << 20));
         part.fill(&mut data, MOST, &room).await.unwrap();
         assert!(room.memory(1).is_none());
-        let (_, sending) = part.load().await.unwrap();
+        let (_, sending) = part.load(room.turns()).await.unwrap();
         assert!(room.memory(1).is_none(), "it is held until the part is sent");
         drop(sending);
         assert!(room.memory(1 << 20).is_some());
+    }
+
+    #[tokio::test]
+    async fn some_parts_continue_without_memory_and_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = room(0, 64 << 20, &dir.path().join("missing"));
+        let mut part = Part::default();
+        let mut data = content(MOST);
+        part.fill(&mut data, MOST, &room).await.unwrap();
+        assert!(part.len() == 0 && room.file(MOST).await.is_err());
+        part.overdraw(room.turns().overdraft().unwrap());
+        part.fill(&mut data, MOST, &room).await.unwrap();
+        assert_eq!(part.len(), MOST);
+        let others: Vec<_> = std::iter::from_fn(|| room.turns().overdraft()).collect();
+        assert_eq!(others.len(), 3);
+        let (body, sending) = part.load(room.turns()).await.unwrap();
+        assert_eq!(body.content_length(), MOST);
+        assert!(room.turns().overdraft().is_none(), "it is held until the part is sent");
+        drop(sending);
+        assert!(room.turns().overdraft().is_some());
     }
 
     #[tokio::test]

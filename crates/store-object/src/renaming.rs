@@ -3,7 +3,7 @@
 use crate::errors::{Sent, change, typed};
 use crate::keys::{MARKER, moved};
 use crate::reservation::Reservation;
-use crate::room::{TURN_BYTES, turn};
+use crate::room::TURN_BYTES;
 use crate::writer::MAX_PARTS;
 use crate::{AT_ONCE, Found, ObjectStore, reader};
 use bytes::Bytes;
@@ -12,7 +12,9 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use hyper::header::{HeaderValue, IF_NONE_MATCH};
 use object_store::path::Path;
 use object_store::{CopyMode, CopyOptions, Error as Failed, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
+use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result, StorePath, fail};
+use tokio::time::timeout;
 
 /// Size of the largest object that S3 copies by one request.
 const MAX_COPY_BYTES: u64 = 5 << 30;
@@ -20,6 +22,9 @@ const MAX_COPY_BYTES: u64 = 5 << 30;
 const PIECE_BYTES: u64 = 16 << 20;
 /// Size of the pieces of an object above 156 GiB, at most. So one of 312 GiB can be copied.
 const MAX_PIECE_BYTES: u64 = TURN_BYTES as u64;
+/// Longest time of a piece's way here, which has a turn: an endpoint that sends a little now and then would
+/// keep it.
+const PIECE_PATIENCE: Duration = Duration::from_secs(300);
 
 impl ObjectStore {
     pub(crate) async fn rename_at(&self, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
@@ -180,8 +185,13 @@ impl ObjectStore {
             let mut start = 0;
             while start < size {
                 let end = (start + piece).min(size);
-                let _turn = turn((end - start) as usize).await?;
-                let bytes = reader::get(&self.bucket, from, version.clone(), start..end).await?;
+                let _turn = self.turns.turn((end - start) as usize).await?;
+                let piece = reader::get(&self.bucket, from, version.clone(), start..end);
+                let Ok(bytes) = timeout(PIECE_PATIENCE, piece).await else {
+                    let message = "the endpoint sent a piece of the object too slowly; repeat the rename";
+                    return Err(Error::new(ErrorKind::TimedOut, message).with_retry_safe(true));
+                };
+                let bytes = bytes?;
                 upload.put_part(bytes.into()).await.map_err(failed)?;
                 start = end;
             }

@@ -24,7 +24,8 @@ const SMALL_PARTS: usize = 1_000;
 pub const MAX_PARTS: usize = 10_000;
 /// Parts of one file that are sent at the same time.
 const PARTS_ON_THEIR_WAY: usize = 4;
-/// Longest wait of an append for memory that other files use, if its part can't go to a temporary file.
+/// Longest wait of an append for memory that other files use, if its part can't go to a temporary file, and
+/// other parts use up the overdrafts.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two checks for free memory.
 const MEMORY_LOOK: Duration = Duration::from_millis(20);
@@ -115,20 +116,30 @@ impl Writer {
         }
         match self.room.file(self.part_bytes()).await {
             Ok(file) => self.part.move_to(file).await,
-            Err(error) if Instant::now() < deadline => {
-                tracing::debug!(path = self.path, %error, "a part waits for memory");
-                sleep(MEMORY_LOOK).await;
-                Ok(())
-            }
             Err(error) => {
+                if let Some(overdraft) = self.room.turns().overdraft() {
+                    self.part.overdraw(overdraft);
+                    return Ok(());
+                }
+                if Instant::now() < deadline {
+                    tracing::debug!(path = self.path, %error, "a part waits for memory");
+                    sleep(MEMORY_LOOK).await;
+                    return Ok(());
+                }
                 let why = error.message();
                 let message = format!(
-                    "open files use up the memory for written bytes; close some, or retry (instead of \
-                     memory: {why})"
+                    "open files use up the memory for written bytes; close some, and write the file again \
+                     (instead of memory: {why})"
                 );
-                Err(Error::new(ErrorKind::Busy, message).caused_by(error))
+                Err(Error::new(ErrorKind::Busy, message).with_retry_safe(false).caused_by(error))
             }
         }
+    }
+
+    /// Ends the writer after a failure, and returns the memory of its part.
+    fn failed(&mut self, operation: &'static str, error: Error) -> Error {
+        self.part = Part::default();
+        error.at(operation, &self.path)
     }
 
     /// Sends the part. Its memory stays reserved until it has arrived.
@@ -143,7 +154,7 @@ impl Writer {
             let begun = self.bucket.put_multipart_opts(&self.key, Default::default()).await;
             self.upload = Some(begun.map_err(|error| typed(error, Sent::Repeatable))?);
         }
-        let (body, memory) = std::mem::take(&mut self.part).load().await?;
+        let (body, memory) = std::mem::take(&mut self.part).load(self.room.turns()).await?;
         let Some(upload) = self.upload.as_mut() else { return Ok(()) };
         let sending = upload.put_part(body);
         self.parts += 1;
@@ -171,7 +182,7 @@ impl Writer {
 
     async fn publish(&mut self) -> Result<()> {
         if self.upload.is_none() {
-            let (all, _memory) = std::mem::take(&mut self.part).load().await?;
+            let (all, _memory) = std::mem::take(&mut self.part).load(self.room.turns()).await?;
             let put = |mode| self.bucket.put_opts(&self.key, all, PutOptions::from(mode));
             return match self.publish.clone() {
                 Publish::Replace => {
@@ -230,7 +241,7 @@ impl FileWriter for Writer {
         let length = data.len() as u64;
         // Also if the caller leaves, since some of the bytes may be taken.
         self.state = State::Failed;
-        self.take(data).await.map_err(|error| error.at("append", &self.path))?;
+        self.take(data).await.map_err(|error| self.failed("append", error))?;
         self.state = State::Open;
         self.position += length;
         Ok(())
@@ -254,7 +265,7 @@ impl FileWriter for Writer {
         }
         self.check_open().map_err(|error| error.at("close", &self.path))?;
         self.state = State::Failed;
-        self.publish().await.map_err(|error| error.at("close", &self.path))?;
+        self.publish().await.map_err(|error| self.failed("close", error))?;
         self.state = State::Closed;
         Ok(None)
     }
