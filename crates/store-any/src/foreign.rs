@@ -73,7 +73,7 @@ pub struct Library {
 /// Opens the store of a `plugin:` or `libhdfs:` URI.
 pub async fn open(uri: &StoreUri, options: &ForeignOptions) -> Result<ForeignStore> {
     let Some((named, inner)) = uri.foreign() else {
-        return fail(ErrorKind::InvalidArgument, format!("{uri}: the URI names no library"));
+        return fail(ErrorKind::InvalidArgument, "the URI names no library");
     };
     let (name, kind) = if uri.scheme() == Scheme::Libhdfs { (LIBHDFS, LIBHDFS) } else { (named, "plugin") };
     let mut library = match options.libraries.get(name) {
@@ -82,9 +82,7 @@ pub async fn open(uri: &StoreUri, options: &ForeignOptions) -> Result<ForeignSto
         None => {
             let known: Vec<&str> = options.libraries.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let why = format!(
-                "{uri}: no plugin {name} (known: {known}); name its library: --plugin {name}=LIBRARY"
-            );
+            let why = format!("no plugin {name} (known: {known}); name its library: --plugin {name}=LIBRARY");
             return fail(ErrorKind::InvalidArgument, why);
         }
     };

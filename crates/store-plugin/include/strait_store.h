@@ -9,8 +9,8 @@
  *            something stores a pointer of the plugin in `*store`, `*listing`, `*reader` or
  *            `*writer`. The pointer must stay valid until the caller passes it to close_store,
  *            list_close, close_reader or release. After an error, the caller ignores it.
- *            It passes each pointer once, and those of a store before the store itself. But a
- *            process can end without these calls: a separate process is killed at its end.
+ *            The caller passes each pointer to these functions once, and those of a store before the
+ *            store itself. But a separate process is killed at its end, without these calls.
  * Threads.   The caller uses many threads. Several of them may use one store or one reader at the
  *            same time, but only one at a time uses a listing or a writer. A process can open
  *            several stores.
@@ -20,7 +20,7 @@
  *            1,020.) A name that isn't UTF-8, or has STRAIT_NAME_BYTES or more, can't be
  *            expressed: leave it out of listings.
  * Time.      A function that doesn't return within 30 s (open_store and close: 60 s) counts as
- *            hung. Its caller gets an error.
+ *            hung, unless the operator sets another limit. Its caller gets an error.
  * Rights.    Act as the caller's user. If you can't, don't declare STRAIT_PER_USER, and act as the
  *            user of the process or of a login: then this user owns new files.
  * Errors.    The comments below state each function's errors. In addition, where they can happen:

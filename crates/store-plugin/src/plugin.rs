@@ -140,6 +140,7 @@ fn abilities(functions: &Functions, store: Handle) -> Result<Capabilities> {
     if let Some((_, name)) = missing.iter().find(|(is_missing, _)| *is_missing) {
         return fail(ErrorKind::InvalidArgument, format!("the plugin lacks the function {name}"));
     }
+    let sets_nothing = functions.set_attributes.is_none();
     let declared = [
         (abilities.append && functions.append.is_none(), "STRAIT_APPEND", "append"),
         (abilities.truncate && functions.truncate.is_none(), "STRAIT_TRUNCATE", "truncate"),
@@ -150,6 +151,10 @@ fn abilities(functions: &Functions, store: Handle) -> Result<Capabilities> {
         ),
         (abilities.checksum && functions.checksum.is_none(), "STRAIT_CHECKSUM", "checksum"),
         (abilities.status && functions.status.is_none(), "STRAIT_STATUS", "status"),
+        (abilities.permissions && sets_nothing, "STRAIT_PERMISSIONS", "set_attributes"),
+        (abilities.ownership && sets_nothing, "STRAIT_OWNERSHIP", "set_attributes"),
+        (abilities.times && sets_nothing, "STRAIT_TIMES", "set_attributes"),
+        (abilities.replication && sets_nothing, "STRAIT_REPLICATION", "set_attributes"),
     ];
     match declared.iter().find(|(is_missing, ..)| *is_missing) {
         Some((_, bit, name)) => {
