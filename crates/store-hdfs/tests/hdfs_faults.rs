@@ -132,12 +132,13 @@ async fn a_new_block_waits_for_the_only_datanode() {
         tokio::spawn(async move {
             let (who, options) = (superuser(), CreateOptions { overwrite: true, ..CreateOptions::default() });
             loop {
-                let was_up = is_up.load(Ordering::SeqCst);
+                let (was_up, begin) = (is_up.load(Ordering::SeqCst), Instant::now());
                 let written = store.write_all(&who, &file, &options, Bytes::from_static(b"content")).await;
-                // On a busy machine the datanode may need more time than the writer waits.
                 if written.is_ok() || was_up {
                     return written;
                 }
+                // On a busy machine the datanode may need more time than the writer waits.
+                assert!(begin.elapsed() > Duration::from_secs(5), "it waits: {written:?}");
             }
         })
     };

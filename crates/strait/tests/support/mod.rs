@@ -54,13 +54,17 @@ impl Gateway {
 
     fn spawn(address: &str, flags: &[String], dir: &Path, environment: &[(&str, String)]) -> Process {
         let mut command = Command::new(binary());
-        command.args(["serve", "--listen", address]).args(flags).env("HOME", dir);
+        command.args(["serve", "--listen", address]).args(flags).env("HOME", dir).env_remove("STRAIT_LOG");
         command.envs(environment.iter().map(|(name, value)| (name, value)));
+        // The log may have an earlier gateway's lines.
+        let before = std::fs::metadata(dir.join("gateway.log")).map_or(0, |log| log.len() as usize);
         let mut process = Process::spawn("gateway", command, dir).unwrap();
         // Its last line before it answers, so that the log has all that it tells at its start.
         let log = process.log().to_owned();
-        let is_told =
-            || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("limit of this process's open"));
+        let is_told = || {
+            std::fs::read_to_string(&log)
+                .is_ok_and(|log| log[before..].contains("limit of this process's open"))
+        };
         process.wait_ready(DEADLINE, || TcpStream::connect(address).is_ok() && is_told()).unwrap();
         process
     }
