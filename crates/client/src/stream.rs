@@ -47,7 +47,7 @@ impl StraitStore {
     /// # }
     /// ```
     pub async fn open_stream(&self, path: &str) -> Result<Reader> {
-        Ok(Reader::new(self.open(&session_user(), &StorePath::parse(path)?).await?))
+        Ok(Reader::named(self.open(&session_user(), &StorePath::parse(path)?).await?, path))
     }
 
     /// Creates a file and its missing parents, as a stream to write.
@@ -69,7 +69,7 @@ impl StraitStore {
     /// # }
     /// ```
     pub async fn create_stream(&self, path: &str, options: &CreateOptions) -> Result<Writer> {
-        Ok(Writer::new(self.create(&session_user(), &StorePath::parse(path)?, options).await?))
+        Ok(Writer::named(self.create(&session_user(), &StorePath::parse(path)?, options).await?, path))
     }
 
     /// Opens a file as a stream to write at its end.
@@ -77,6 +77,6 @@ impl StraitStore {
     /// # Errors
     /// Those of [`FileSystem::append`]; InvalidArgument if `path` isn't an absolute path.
     pub async fn append_stream(&self, path: &str) -> Result<Writer> {
-        Ok(Writer::new(self.append(&session_user(), &StorePath::parse(path)?).await?))
+        Ok(Writer::named(self.append(&session_user(), &StorePath::parse(path)?).await?, path))
     }
 }

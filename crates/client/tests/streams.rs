@@ -106,9 +106,11 @@ async fn a_reader_of_a_few_bytes_requests_little() {
     for offset in [30 * MIB, 5, 12 * MIB] {
         reader.seek(SeekFrom::Start(offset as u64)).await.unwrap();
         assert_eq!(reader.read_u8().await.unwrap(), (offset + offset / 251) as u8);
+        // Requests are tasks of their own, which begin now.
+        tokio::task::yield_now().await;
     }
     let asked: usize = reads.ranges.lock().unwrap().iter().map(|(_, length)| length).sum();
-    assert!(asked <= 2 * MIB, "{asked} bytes");
+    assert!(asked <= 3 * (64 << 10), "{asked} bytes");
 }
 
 #[tokio::test]
@@ -287,6 +289,12 @@ async fn a_writer_whose_file_has_ended_says_why_each_time() {
     for again in [writer.flush().await, writer.write_all(b"more").await, writer.shutdown().await] {
         let error = again.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-        assert!(error.to_string().ends_with("append to /file: full (NoSpace)"), "{error}");
+        let error = Error::from(error);
+        assert_eq!(
+            (error.kind(), error.operation(), error.path()),
+            (ErrorKind::NoSpace, "append to", "/file")
+        );
+        assert_eq!(error.message(), "an earlier operation failed: full");
+        assert!(!error.retry_safe());
     }
 }

@@ -22,8 +22,9 @@ const REQUESTS: usize = 16;
 
 /// A file as a stream to read.
 ///
-/// It reads ahead. The more a program reads in sequence, the more requests are in flight: up to 16 of 1 MiB
-/// each, which also bounds the stream's memory to 17 MiB. The stream ends at the file's length.
+/// The first request is for 64 KiB. If the program reads on, the stream reads ahead. The more the program reads
+/// in sequence, the more requests are in flight: up to 16 of 1 MiB each, which also bounds the stream's memory
+/// to 16 MiB. The stream ends at the file's length.
 ///
 /// After an error, the position is that of the first byte that the program didn't get, and the program can read
 /// again.
@@ -46,6 +47,8 @@ const REQUESTS: usize = 16;
 /// ```
 pub struct Reader {
     file: Arc<dyn FileReader>,
+    /// Empty if it isn't known.
+    path: String,
     /// Offset of the next byte for the program.
     position: u64,
     /// The bytes from `position` on that have arrived.
@@ -78,9 +81,15 @@ impl Reader {
     ///
     /// The methods that read must run in a runtime of tokio.
     pub fn new(file: Box<dyn FileReader>) -> Self {
+        Self::named(file, "")
+    }
+
+    /// A stream whose own errors name `path`.
+    pub(crate) fn named(file: Box<dyn FileReader>, path: &str) -> Self {
         file.stop_reading_ahead();
         Self {
             file: file.into(),
+            path: path.to_owned(),
             position: 0,
             present: Bytes::new(),
             under_way: VecDeque::new(),
@@ -147,13 +156,13 @@ impl Reader {
         self.under_way.pop_front();
         let arrived = arrived.unwrap_or_else(|ended| {
             let why = "the task that read was ended: the runtime is shutting down, or it panicked";
-            Err(Error::new(ErrorKind::Internal, why).caused_by(ended))
+            Err(Error::new(ErrorKind::Internal, why).at("read", &self.path).caused_by(ended))
         });
         match arrived {
             Ok(bytes) if bytes.len() == asked => {
                 self.present = bytes;
+                // Requested when the program comes back, since these bytes may be all that it wants here.
                 self.wanted = REQUESTS.min(self.wanted * 2);
-                self.ask_ahead();
             }
             // The file is shorter now.
             Ok(bytes) => {
@@ -178,7 +187,7 @@ impl Reader {
         };
         let Some(offset) = base.checked_add_signed(by) else {
             let why = format!("a seek by {by} bytes from offset {base} leads before the file's beginning");
-            return Err(Error::new(ErrorKind::InvalidArgument, why).into());
+            return Err(Error::new(ErrorKind::InvalidArgument, why).at("seek", &self.path).into());
         };
         match offset.checked_sub(self.position) {
             Some(ahead) if ahead <= self.present.len() as u64 => self.advance(ahead as usize),

@@ -47,6 +47,8 @@ const GATHERED_BYTES: usize = 1 << 20;
 /// ```
 pub struct Writer {
     state: State,
+    /// Empty if it isn't known.
+    path: String,
     gathered: BytesMut,
     position: u64,
     replicas: Option<u32>,
@@ -56,8 +58,8 @@ enum State {
     Idle(Box<dyn FileWriter>),
     Busy(Step, BoxFuture<'static, Done>),
     Closed,
-    /// The error that ended it.
-    Failed(io::ErrorKind, String),
+    /// The error for all further operations.
+    Failed(Error),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +101,13 @@ async fn take_step(mut file: Box<dyn FileWriter>, mut gathered: Bytes, step: Ste
 impl Writer {
     /// A stream over a file that is open for writing.
     pub fn new(file: Box<dyn FileWriter>) -> Self {
-        let position = file.position();
-        Self { state: State::Idle(file), gathered: BytesMut::new(), position, replicas: None }
+        Self::named(file, "")
+    }
+
+    /// A stream whose own errors name `path`.
+    pub(crate) fn named(file: Box<dyn FileWriter>, path: &str) -> Self {
+        let (position, path) = (file.position(), path.to_owned());
+        Self { state: State::Idle(file), path, gathered: BytesMut::new(), position, replicas: None }
     }
 
     /// The file's length in bytes with all bytes that were written to this stream.
@@ -160,10 +167,7 @@ impl Writer {
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Step>>> {
         let (step, done) = match &mut self.state {
             State::Busy(step, work) => (*step, ready!(work.as_mut().poll(cx))),
-            State::Failed(kind, why) => {
-                let error = io::Error::new(*kind, format!("an earlier operation failed: {why}"));
-                return Poll::Ready(Err(error));
-            }
+            State::Failed(error) => return Poll::Ready(Err(error.again().into())),
             State::Idle(_) | State::Closed => return Poll::Ready(Ok(None)),
         };
         let Done { file, refused, outcome } = done;
@@ -181,7 +185,9 @@ impl Writer {
                 Poll::Ready(Err(error.into()))
             }
             Err(error) => {
-                self.state = State::Failed(error.kind().into(), error.to_string());
+                let why = format!("an earlier operation failed: {}", error.message());
+                let later = Error::new(error.kind(), why).at(error.operation(), error.path());
+                self.state = State::Failed(later.with_retry_safe(false));
                 Poll::Ready(Err(error.into()))
             }
         }
@@ -196,8 +202,8 @@ impl AsyncWrite for Writer {
         }
         ready!(this.poll_idle(cx))?;
         if matches!(this.state, State::Closed) {
-            let error =
-                Error::new(ErrorKind::InvalidArgument, "the file was closed; open it again to append");
+            let why = "the file was closed; open it again to append";
+            let error = Error::new(ErrorKind::InvalidArgument, why).at("write", &this.path);
             return Poll::Ready(Err(error.into()));
         }
         Poll::Ready(Ok(this.gather(data)))
