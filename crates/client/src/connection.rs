@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
 use std::pin::pin;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_wire::{DecodeError, Encoded, Method, Protocol, Reply, Wire};
@@ -136,7 +136,8 @@ struct Outgoing {
 /// A call that waits for its reply.
 #[derive(Debug)]
 struct Waiter {
-    reply: oneshot::Sender<Bytes>,
+    /// None if nobody wants the reply.
+    reply: Option<oneshot::Sender<Bytes>>,
     since: Instant,
     due: Due,
     /// Released when the reply arrives, not when the caller takes it. So a caller that keeps
@@ -147,6 +148,8 @@ struct Waiter {
 #[derive(Debug, Default)]
 struct Shared {
     waiters: Mutex<VecDeque<Waiter>>,
+    /// Replies to come whose callers have given up. Below zero for a moment, if a reply arrives just then.
+    given_up: AtomicIsize,
     broken: watch::Sender<Option<Broken>>,
 }
 
@@ -210,6 +213,11 @@ impl Connection {
         !self.shared.is_broken()
     }
 
+    /// Number of replies to come whose callers have given up.
+    pub(super) fn given_up(&self) -> usize {
+        self.shared.given_up.load(Ordering::Relaxed).try_into().unwrap_or(0)
+    }
+
     /// Sends a call whose request and reply carry at most `payload_bytes`. Returns when the call is in the
     /// queue. Calls leave in the order in which they enter it.
     pub(super) async fn send<M: Method>(
@@ -232,10 +240,13 @@ impl Connection {
         self.send::<M>(args, payload_bytes).await?.receive().await
     }
 
-    /// Sends a small call at once, not counted among those in flight: for closing handles in places
-    /// that can't wait.
-    pub(super) fn send_uncounted<M: Method>(&self, args: &M::Args) -> Result<Answer<M>, Broken> {
-        self.queue::<M>(args, None, Due::Soon)
+    /// Sends a small call at once, not counted among those in flight, and ignores its reply: for closing
+    /// handles in places that can't wait.
+    pub(super) fn send_unanswered<M: Method>(&self, args: &M::Args) {
+        let waiter = Waiter { reply: None, since: Instant::now(), due: Due::Soon, _permit: None };
+        let message = M::call(WIRE, self.next_sequence(), args);
+        // If the connection has ended, so have its handles.
+        let _ = self.outgoing.send(Outgoing { message, waiter });
     }
 
     /// Sends a small call whose reply comes when its work is done, and waits for it. Each time the
@@ -266,32 +277,51 @@ impl Connection {
         permit: Option<OwnedSemaphorePermit>,
         due: Due,
     ) -> Result<Answer<M>, Broken> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let sequence = self.next_sequence();
         let (reply, received) = oneshot::channel();
-        let waiter = Waiter { reply, since: Instant::now(), due, _permit: permit };
+        let waiter = Waiter { reply: Some(reply), since: Instant::now(), due, _permit: permit };
         let outgoing = Outgoing { message: M::call(WIRE, sequence, args), waiter };
         self.outgoing.send(outgoing).map_err(|_| self.shared.why())?;
-        Ok(Answer { received, sequence, shared: self.shared.clone(), method: PhantomData })
+        Ok(Answer { received: Some(received), sequence, shared: self.shared.clone(), method: PhantomData })
+    }
+
+    fn next_sequence(&self) -> i32 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 /// The reply to a call in progress.
 #[derive(Debug)]
 pub(super) struct Answer<M> {
-    received: oneshot::Receiver<Bytes>,
+    /// None once it was received.
+    received: Option<oneshot::Receiver<Bytes>>,
     sequence: i32,
     shared: Arc<Shared>,
     method: PhantomData<fn() -> M>,
 }
 
+impl<M> Drop for Answer<M> {
+    fn drop(&mut self) {
+        let Some(received) = &mut self.received else { return };
+        // From now on, a reply that arrives can't be passed on: the receiving task subtracts it again.
+        received.close();
+        if received.try_recv().is_err() {
+            self.shared.given_up.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl<M: Method> Answer<M> {
     /// Waits for the reply.
-    pub(super) async fn receive(self) -> Answered<M> {
-        let message = tokio::select! {
+    pub(super) async fn receive(mut self) -> Answered<M> {
+        let Some(receiver) = &mut self.received else { return Err(self.shared.why()) };
+        let received = tokio::select! {
             biased;
-            received = self.received => received.map_err(|_| self.shared.why())?,
+            received = receiver => received,
             broken = self.shared.ended() => return Err(broken),
         };
+        self.received = None;
+        let message = received.map_err(|_| self.shared.why())?;
         match M::decode_reply(WIRE.protocol, message) {
             Ok((sequence, reply)) if sequence == self.sequence => Ok(Ok(reply)),
             Ok(_) => {
@@ -349,8 +379,13 @@ async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: 
         match next_frame(&mut socket, &shared, latest, patience).await {
             Err(error) => break error,
             Ok(message) => match shared.waiters().pop_front() {
-                // Sending fails if the caller no longer waits, which doesn't matter.
-                Some(waiter) => drop(waiter.reply.send(message)),
+                Some(Waiter { reply: Some(reply), .. }) => {
+                    // Sending fails if the caller has given up.
+                    if reply.send(message).is_err() {
+                        shared.given_up.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+                Some(_) => {}
                 None => break io::Error::other("a reply without a request"),
             },
         }

@@ -4,6 +4,9 @@
 //! don't depend on each other use different connections. They are opened as needed and all attached
 //! to the same session, whose handles are valid on each. A caller with one call at a time has one
 //! connection.
+//!
+//! Answers arrive in the order of the calls, also those to calls that were given up, as after a seek. A
+//! connection that owes such answers counts as used, and further calls take another.
 
 use super::attached::Attached;
 use std::sync::Arc;
@@ -29,7 +32,8 @@ pub(super) struct Lanes {
 /// The way in which a call shares its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The gateway runs it concurrently with other calls: a read at an offset.
+    /// The gateway runs it concurrently with other calls: a read at an offset. It takes a further connection
+    /// only in place of one that owes answers to calls that were given up.
     Beside,
     /// The gateway runs it after the earlier calls on the connection.
     InOrder,
@@ -43,22 +47,30 @@ pub(super) struct Lane {
     pub(super) open_another: bool,
 }
 
-/// Number of references to the connection: one of [`Lanes`], and one of each call and writer that uses
-/// it now.
+/// Number of references to the connection, one of [`Lanes`] and one of each call and writer that uses it now,
+/// and of the answers that it owes to calls that were given up.
 fn users(lane: &Attached) -> usize {
-    Arc::strong_count(&lane.connection)
+    Arc::strong_count(&lane.connection) + lane.connection.given_up()
 }
 
 impl Lanes {
     /// The least used connection; none if all are lost.
-    pub(super) fn pick(&mut self, turn: Turn) -> Option<Lane> {
+    pub(super) fn least_used(&mut self) -> Option<Attached> {
         self.open.retain(|lane| lane.connection.is_alive());
-        let least = self.open.iter().min_by_key(|lane| users(lane))?;
-        let in_use = users(least) > 1;
-        let attached = least.clone();
+        self.open.iter().min_by_key(|lane| users(lane)).cloned()
+    }
+
+    /// The least used connection for a call; none if all are lost.
+    pub(super) fn pick(&mut self, turn: Turn) -> Option<Lane> {
+        let attached = self.least_used()?;
+        let would_wait = match turn {
+            Turn::Beside => attached.connection.given_up() > 0,
+            // Besides the references of `Lanes` and of `attached`.
+            Turn::InOrder => users(&attached) > 2,
+        };
         let may_open = self.open.len() + self.opening < MAX_LANES
             && self.not_before.is_none_or(|instant| Instant::now() >= instant);
-        let open_another = turn == Turn::InOrder && in_use && may_open;
+        let open_another = would_wait && may_open;
         self.opening += usize::from(open_another);
         Some(Lane { attached, open_another })
     }

@@ -493,22 +493,22 @@ impl Session {
     /// Makes the gateway forget a handle, without waiting. A writer's flushed bytes stay. If the connection
     /// is broken, the handle ends with the session.
     pub(super) fn release(&self, handle: i64) {
-        let (Some(lane), Ok(mutation)) = (self.pick(Turn::Beside), Mutation::new()) else { return };
+        let (Some(lane), Ok(mutation)) = (lock(&self.lanes).least_used(), Mutation::new()) else { return };
         let request = CloseFileRequest {
             request_id: mutation.id(),
             handle: Some(handle),
             abandon: Some(true),
             ..Default::default()
         };
-        let _ = lane.attached.connection.send_uncounted::<methods::CloseFile>(&request.into());
+        lane.connection.send_unanswered::<methods::CloseFile>(&request.into());
     }
 
     /// Ends the session on the gateway.
     pub(super) async fn close(&self) -> Result<()> {
-        let Some(lane) = self.pick(Turn::Beside) else { return Ok(()) };
+        let Some(lane) = lock(&self.lanes).least_used() else { return Ok(()) };
         let request = CloseSessionRequest::default().into();
         let subject = Subject { operation: "close", path: &self.address };
-        let answered = lane.attached.connection.call::<methods::CloseSession>(&request, 0).await;
+        let answered = lane.connection.call::<methods::CloseSession>(&request, 0).await;
         lock(&self.lanes).clear();
         match answered {
             Ok(reply) => outcome::<methods::CloseSession>(reply, subject).map(drop),
