@@ -2,8 +2,9 @@
 //! `BufRead` and `Seek`, [`Writer`] a `std::io::Write`. They read ahead and gather bytes as those of
 //! [`stream`] do.
 //!
-//! All calls wait in their thread. In a task of tokio they panic: use [`StraitStore`] and
-//! [`stream`] there, or `spawn_blocking`.
+//! Calls wait in their thread. Each call that waits panics in a task of tokio: use [`StraitStore`] and [`stream`]
+//! there, or `spawn_blocking`. A read of bytes that are present doesn't wait, nor does a write for which the
+//! stream has room. So a program may panic only after 1 MiB.
 
 use crate::stream::{self, session_user};
 use crate::{CreateOptions, FileStatus, FileSystem, Options, Result, StorePath, StraitStore};
@@ -292,8 +293,8 @@ impl Writer {
         self.stream.position()
     }
 
-    /// Number of replicas that certainly have all bytes, as of the latest flush or sync. None if the store
-    /// doesn't know it.
+    /// Number of replicas that certainly have all bytes, as of the latest flush, sync or close. None if
+    /// the store doesn't know it.
     pub fn replicas(&self) -> Option<u32> {
         self.stream.replicas()
     }
