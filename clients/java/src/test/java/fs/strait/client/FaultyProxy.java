@@ -3,6 +3,7 @@ package fs.strait.client;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -10,6 +11,7 @@ import java.net.SocketException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.locks.LockSupport;
 
 /** A proxy for a gateway that simulates faults: it falls silent, stutters, or is gone. */
 final class FaultyProxy implements AutoCloseable {
@@ -26,7 +28,12 @@ final class FaultyProxy implements AutoCloseable {
     // Bytes sent of a half reply: they end within a frame's header, or after it.
     private static final int HALF_BYTES = 7;
 
+    private static final int TRIES = 1_000;
+    private static final long PAUSE_NANOS = 1_000_000;
+
     private final ServerSocket listener;
+    // Keeps the port of a gateway that is gone, without listening: a test beside this one could get it.
+    private final Socket reserved = new Socket();
     private final int target;
     private final List<Socket> sockets = new ArrayList<>();
     private volatile Fault fault = Fault.NONE;
@@ -46,7 +53,8 @@ final class FaultyProxy implements AutoCloseable {
         fault = next;
         if (next == Fault.GONE) {
             try {
-                close();
+                end();
+                reserve();
             } catch (IOException error) {
                 throw new IllegalStateException(error);
             }
@@ -54,7 +62,31 @@ final class FaultyProxy implements AutoCloseable {
     }
 
     @Override
-    public synchronized void close() throws IOException {
+    public void close() throws IOException {
+        end();
+        reserved.close();
+    }
+
+    /** Takes the port as soon as the thread that accepts has let it go. */
+    private void reserve() throws IOException {
+        if (reserved.isBound()) {
+            return;
+        }
+        reserved.setReuseAddress(true);
+        for (int tries = 1; ; tries++) {
+            try {
+                reserved.bind(listener.getLocalSocketAddress());
+                return;
+            } catch (BindException taken) {
+                if (tries == TRIES) {
+                    throw taken;
+                }
+                LockSupport.parkNanos(PAUSE_NANOS);
+            }
+        }
+    }
+
+    private synchronized void end() throws IOException {
         listener.close();
         for (Socket socket : sockets) {
             try (socket) {
