@@ -3,7 +3,6 @@ package fs.strait.client;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
-import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
@@ -11,7 +10,6 @@ import java.net.SocketException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.locks.LockSupport;
 
 /** A proxy for a gateway that simulates faults: it falls silent, stutters, or is gone. */
 final class FaultyProxy implements AutoCloseable {
@@ -28,12 +26,10 @@ final class FaultyProxy implements AutoCloseable {
     // Bytes sent of a half reply: they end within a frame's header, or after it.
     private static final int HALF_BYTES = 7;
 
-    private static final int TRIES = 1_000;
-    private static final long PAUSE_NANOS = 1_000_000;
-
     private final ServerSocket listener;
     // Keeps the port of a gateway that is gone, without listening: a test beside this one could get it.
     private final Socket reserved = new Socket();
+    private final Thread accepting;
     private final int target;
     private final List<Socket> sockets = new ArrayList<>();
     private volatile Fault fault = Fault.NONE;
@@ -41,7 +37,7 @@ final class FaultyProxy implements AutoCloseable {
     FaultyProxy(int target) throws IOException {
         this.target = target;
         listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
-        start(this::accept);
+        accepting = start(this::accept);
     }
 
     String address() {
@@ -67,23 +63,18 @@ final class FaultyProxy implements AutoCloseable {
         reserved.close();
     }
 
-    /** Takes the port as soon as the thread that accepts has let it go. */
+    /** Takes the port when the thread that accepts has let it go. */
     private void reserve() throws IOException {
         if (reserved.isBound()) {
             return;
         }
-        reserved.setReuseAddress(true);
-        for (int tries = 1; ; tries++) {
-            try {
-                reserved.bind(listener.getLocalSocketAddress());
-                return;
-            } catch (BindException taken) {
-                if (tries == TRIES) {
-                    throw taken;
-                }
-                LockSupport.parkNanos(PAUSE_NANOS);
-            }
+        try {
+            accepting.join();
+        } catch (InterruptedException interrupted) {
+            throw new IllegalStateException(interrupted);
         }
+        reserved.setReuseAddress(true);
+        reserved.bind(listener.getLocalSocketAddress());
     }
 
     private synchronized void end() throws IOException {
@@ -98,10 +89,11 @@ final class FaultyProxy implements AutoCloseable {
         }
     }
 
-    private static void start(Runnable work) {
+    private static Thread start(Runnable work) {
         Thread thread = new Thread(work, "faulty-proxy");
         thread.setDaemon(true);
         thread.start();
+        return thread;
     }
 
     private void accept() {
@@ -113,7 +105,7 @@ final class FaultyProxy implements AutoCloseable {
                     sockets.addAll(List.of(client, gateway));
                     if (listener.isClosed()) {
                         // The connection was accepted while the listener closed.
-                        close();
+                        end();
                         return;
                     }
                 }
