@@ -40,7 +40,7 @@ pub use network::{Host, LinkRate, Network};
 pub use object_server::{AZURE_ACCOUNT, AZURE_KEY, OBJECT_BUCKET, ObjectServer};
 pub use port::free_port;
 pub use power::{Format, ImageStore, PowerDisk, Remains};
-pub use process::{Process, spawn_bound};
+pub use process::{Process, signal_child, spawn_bound};
 pub use skip::skip;
 pub use small_disk::SmallDisk;
 pub use wait::wait_until;

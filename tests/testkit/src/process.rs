@@ -1,6 +1,8 @@
 use crate::failure::{Failure, Result};
 use crate::wait::wait_until;
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, set_parent_process_death_signal, waitid,
+};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -103,17 +105,26 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Sends the child a signal, for example [`Signal::STOP`].
+    /// Sends the child a signal, as [`signal_child`] does.
     pub fn signal(&self, signal: Signal) {
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
-            let _ = kill_process(pid, signal);
-        }
+        signal_child(&self.child, signal);
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Sends a child a signal. After [`Signal::STOP`] it waits until all its threads have stopped: until then, they
+/// may still answer a request.
+pub fn signal_child(child: &Child, signal: Signal) {
+    let pid = Pid::from_child(child);
+    // An error means that it has ended already.
+    if kill_process(pid, signal).is_ok() && signal == Signal::STOP {
+        let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let _ = waitid(WaitId::Pid(pid), either);
     }
 }
 
@@ -202,5 +213,19 @@ mod tests {
         let mut process = Process::spawn("luck", command, dir.path()).unwrap();
         let failure = process.wait_ready(Duration::from_secs(10), || false).unwrap_err();
         assert!(failure.to_string().contains("no such luck"), "{failure}");
+    }
+
+    #[test]
+    fn a_stopped_process_has_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        let process = Process::spawn("busy", command, dir.path()).unwrap();
+        for _ in 0..20 {
+            process.signal(Signal::STOP);
+            let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+            assert!(status.contains("State:\tT"), "{status}");
+            process.signal(Signal::CONT);
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Callees that die, stop and restart, and links between them that fail at a byte.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use strait_testkit::signal_child;
 
 /// A callee, with its successive processes.
 pub struct Callee {
@@ -33,21 +34,16 @@ impl Callee {
 
     /// Stops it until [`Callee::revive`].
     pub fn stop(&self) {
-        self.signal(Signal::STOP);
+        signal_child(&self.child, Signal::STOP);
     }
 
     /// Restarts or continues it, after a kill or a stop.
     pub fn revive(&mut self) {
         if self.running {
-            return self.signal(Signal::CONT);
+            return signal_child(&self.child, Signal::CONT);
         }
         (self.child, self.address) = spawn(self.number, &self.log, self.key);
         self.running = true;
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).expect("it is there, since nobody has waited for its end");
     }
 }
 
