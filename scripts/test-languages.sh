@@ -80,19 +80,30 @@ story() {
     done
 }
 
-# client LANGUAGE WIRE FLAG...: a client with a driver of the shared cases, and the code of its page against the
-# installed package. scripts/languages.sh has NAME_build, which sets the driver's command, and NAME_quick_start.
+# client NAME: a client with a driver of the shared cases, and the code of its page against the installed package.
+# clients/NAME/test.sh has these, each with the prefix NAME_:
+#   language, wire   its row in the table
+#   options          of tests/languages/shared_cases.py
+#   driver           the driver's command, once `build` has run
+#   build            makes the driver and the package, below $work/NAME
+#   quick_start      HOST:PORT: runs the code of the client's page in an empty directory, with the package
 client() {
-    local language=$1 wire=$2 name=$3 store
-    local -n driver=${name}_driver
-    shift 3
-    wanted "$name" || return 0
+    local name=$1 store
+    local -n language=${name}_language wire=${name}_wire options=${name}_options driver=${name}_driver
+    mkdir -p "$work/$name"
     "${name}_build"
     for store in file kadoop; do
         row "$language" "$wire" "$store" cases .venv/bin/python tests/languages/shared_cases.py \
-            "$@" "127.0.0.1:${ports[$store]}" "$store" "$work/dfs.json" "${driver[@]}"
+            "${options[@]}" "127.0.0.1:${ports[$store]}" "$store" "$work/dfs.json" "${driver[@]}"
         row "$language" "$wire" "$store" "its page's code" "${name}_quick_start" "127.0.0.1:${ports[$store]}"
     done
+}
+
+# readme LANGUAGE ADDRESS BLOCK=FILE...: code of a client's page.
+readme() {
+    local page=clients/$1/README.md
+    shift
+    .venv/bin/python tests/languages/readme.py "$page" "$@"
 }
 
 # The runtime for Erlang is in no binary package, but in the source of Debian's.
@@ -184,8 +195,6 @@ python_package() {
 
 thrift --gen json -out "$work" idl/dfs.thrift
 declare -A ports=([file]=$(free_port) [kadoop]=$(free_port) [pages]=$(free_port))
-# shellcheck source=scripts/languages.sh
-source scripts/languages.sh
 pages=(--allow-anonymous --http-origin "http://127.0.0.1:${ports[pages]}")
 gateway "127.0.0.1:${ports[file]}" serve --store "file://$work/store" "${pages[@]}"
 gateway "127.0.0.1:${ports[kadoop]}" up --data "$work/kadoop" "${pages[@]}"
@@ -201,9 +210,12 @@ built Haskell "framed binary" "$calls"
 built Objective-C "framed binary" "$calls"
 built OCaml "framed binary" "$calls"
 story Smalltalk REST "a file, typed errors" smalltalk_story
-client Kotlin "framed binary" kotlin --no-requests --cancels
-client "C#" "framed binary" csharp
-client "JavaScript in Chromium" "binary over HTTP" browser --repeats
+for script in clients/*/test.sh; do
+    # shellcheck source=/dev/null # each is checked by itself
+    source "$script"
+    name=$(basename "$(dirname "$script")")
+    ! wanted "$name" || client "$name"
+done
 if wanted fsspec; then
     python_package
     story fsspec "framed binary" - frames

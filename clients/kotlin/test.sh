@@ -1,0 +1,33 @@
+# Sourced by scripts/test-languages.sh, in whose words it is written.
+# shellcheck shell=bash disable=SC2034,SC2154 # its variables
+
+kotlin_language="Kotlin"
+kotlin_wire="framed binary"
+kotlin_options=(--no-requests --cancels)
+kotlin_driver=(java -Xmx512m -cp "$work/kotlin/driver" fs.strait.kotlin.DriverKt)
+kotlin_build() {
+    local client=clients/kotlin/target
+    mvn -q -B -f clients/java/pom.xml -Dmaven.test.skip=true install
+    mvn -q -B -f clients/kotlin/pom.xml install "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath" \
+        "-Dmdep.outputFile=$work/kotlin-classes"
+    kotlin_driver[3]=$client/classes:$client/test-classes:$(cat "$work/kotlin-classes")
+}
+
+# The page's project, in an empty repository. Packages come from this user's, which has those of the client's build.
+kotlin_quick_start() {
+    local project=$work/kotlin/example plugins=org.apache.maven.plugins
+    rm -rf "$project"
+    readme kotlin "$1" "kotlin=$project/src/main/kotlin/Main.kt" "xml=$project/pom.xml"
+    cat >"$project/settings.xml" <<EOF
+<settings>
+  <localRepository>$project/repository</localRepository>
+  <mirrors>
+    <mirror><id>user</id><mirrorOf>*</mirrorOf><url>file://$HOME/.m2/repository</url></mirror>
+  </mirrors>
+</settings>
+EOF
+    mvn -q -B -Dkotlin.compiler.daemon=false -s "$project/settings.xml" -f "$project/pom.xml" \
+        org.jetbrains.kotlin:kotlin-maven-plugin:2.2.21:compile \
+        "$plugins:maven-dependency-plugin:3.8.1:build-classpath" "-Dmdep.outputFile=$project/classes"
+    java -cp "$project/target/classes:$(cat "$project/classes")" MainKt
+}
