@@ -5,9 +5,10 @@ languages_table.py results RESULTS PAGE [--update]: the table of docs/languages.
 of scripts/test-languages.sh. A line of the results is language, wire, store and what was run; only
 what passed is in it.
 
-languages_table.py stores RESULTS README: the stores in README.md's table. RESULTS is as above, or
-the log of scripts/test.sh with a line of each client and store, such as `conformance Go kadoop: 212
-run`. If one language of a row is in RESULTS, all of them must be, with the row's stores.
+languages_table.py stores RESULTS README LANGUAGE...: the stores in README.md's table. RESULTS is as
+above, or the log of scripts/test.sh with a line of each client and store, such as `conformance Go
+kadoop: 212 run`. The named languages must be in RESULTS. If one language of a row is, all of them
+must be, with the row's stores.
 """
 
 import re
@@ -62,10 +63,10 @@ def stores_that_ran(results: str) -> dict[str, set[str]]:
     return ran
 
 
-def compare_stores(results: str, readme: str) -> list[str]:
+def compare_stores(results: str, readme: str, *languages: str) -> list[str]:
     ran = stores_that_ran(Path(results).read_text())
     rows, _, _ = Path(readme).read_text().partition(HEAD)[2].partition("\n\n")
-    wrong = [] if ran else [f"{results} names no client that ran"]
+    wrong = [f"{name} didn't run" for name in languages if name not in ran]
     named = set()
     for row in rows.splitlines():
         languages, _, stores, _ = (cell.strip() for cell in row.strip("|").split(" | "))

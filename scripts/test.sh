@@ -190,6 +190,6 @@ fi
 # Before HDFS runs, whose processes would slow it down.
 step "Rust: build" cargo test --workspace --locked --no-run
 step "with a real HDFS" with_hdfs "$0" inside every_step
-step "README's table of languages" python3 scripts/languages_table.py stores "$log" README.md
+step "README's table of languages" python3 scripts/languages_table.py stores "$log" README.md Python Java C++ Go Node Rust C
 step "the tour" .venv/bin/python scripts/tour.py
 FUZZ_SEED=1 step fuzzing scripts/fuzz.sh "$FUZZ_SECONDS"

@@ -141,7 +141,7 @@ class Run:
 
     def _stat(self, path, expect=None) -> None:
         info = self._client.stat(path)
-        for key, value in expect.items():
+        for key, value in (expect or {}).items():
             if key == "type":
                 assert info.is_dir == (value == "directory")
             elif key == "permission":

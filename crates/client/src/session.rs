@@ -367,7 +367,7 @@ impl Session {
             (Some(password), _) if by_password => Some(password()?),
             _ => None,
         };
-        let request = OpenSessionRequest {
+        let mut request = OpenSessionRequest {
             version: Some(ProtocolVersion::V1),
             store: self.options.store.clone(),
             user: self.options.user.clone().filter(|_| by_password),
@@ -378,6 +378,7 @@ impl Session {
         let subject = Subject { operation: "connect to", path: &self.address };
         let patience = if request.password.is_some() { LOGIN_TIMEOUT } else { WELCOME_TIMEOUT };
         let patience = patience.min(self.timeout);
+        request.deadline_ms = i32::try_from(patience.as_millis()).ok();
         let request = request.into();
         match timeout(patience, connection.call::<methods::OpenSession>(&request, 0)).await {
             Ok(Ok(reply)) => outcome::<methods::OpenSession>(reply, subject).map_err(|error| {

@@ -99,7 +99,7 @@ impl Writer {
     }
 
     /// The connection for the next append; none while the gateway is away. Only the first unacknowledged
-    /// append tries to reach the gateway again. [`Self::settle_oldest`] sends the later ones with it.
+    /// append tries to reach the gateway again. [`Self::settle_oldest`] sends the later ones after it.
     async fn lane(&mut self) -> Option<Attached> {
         if self.under_way.is_empty() {
             self.lane = None;
@@ -108,8 +108,8 @@ impl Writer {
         self.lane.clone()
     }
 
-    /// Waits until the oldest append is acknowledged. After a broken connection it sends all
-    /// unacknowledged appends again.
+    /// Waits until the oldest append is acknowledged. After a broken connection it first repeats only that one:
+    /// each connection that breaks then acknowledges one at least. The others follow when it succeeded.
     async fn settle_oldest(&mut self) -> Result<()> {
         let path = self.path.clone();
         let subject = Subject { operation: "append to", path: path.as_str() };
@@ -138,6 +138,7 @@ impl Writer {
                     }
                     self.under_way_bytes -= oldest.data.len();
                     self.under_way.pop_front();
+                    self.send_unsent().await;
                     return Ok(());
                 }
                 Err(broken) => broken,
@@ -156,7 +157,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends all unacknowledged appends, in order, on a new connection.
+    /// Sends the oldest append on a new connection.
     async fn send_again(&mut self) -> Result<()> {
         self.lane = None;
         let lane = match self.session.attached(Turn::InOrder).await {
@@ -164,11 +165,23 @@ impl Writer {
             Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(()), // left to the next attempt
             Err(error) => return Err(error),
         };
-        for append in &mut self.under_way {
-            append.send(&lane.connection, self.handle).await;
+        // Those after it were lost with the connection.
+        self.under_way.iter_mut().for_each(|append| append.answer = None);
+        if let Some(oldest) = self.under_way.front_mut() {
+            oldest.send(&lane.connection, self.handle).await;
         }
         self.lane = Some(lane);
         Ok(())
+    }
+
+    /// Sends all appends, if the oldest wasn't sent.
+    async fn send_unsent(&mut self) {
+        let unsent = self.under_way.front().is_some_and(|oldest| oldest.answer.is_none());
+        if let Some(lane) = self.lane.clone().filter(|_| unsent) {
+            for append in &mut self.under_way {
+                append.send(&lane.connection, self.handle).await;
+            }
+        }
     }
 
     /// Gives all unacknowledged appends new request ids, to be sent when the caller tries again. The gateway

@@ -1,10 +1,15 @@
 /* Strait: files on distributed file systems for C programs.
  *
- * Any number of processes can write a logical file at once, each at any offsets, on any store:
- * file:///DIR/FILE, kadoop://HOST:PORT/FILE, hdfs://HOST:PORT/FILE, strait://HOST:PORT/FILE.
+ * A URI names a file or directory of any store: file:///DIR/FILE, kadoop://HOST:PORT/FILE,
+ * hdfs://HOST:PORT/FILE, s3://BUCKET/FILE, or through a gateway strait://HOST:PORT/FILE. There are two kinds
+ * of files:
  *
- * The library takes credentials from the same environment variables as the command strait:
- * STRAIT_USER, STRAIT_PASSWORD_FILE, STRAIT_KADOOP_KEY, STRAIT_TLS_CA and so on.
+ * - ordinary files (strait_open): read anywhere, written by one writer at their end;
+ * - logical files (strait_plfs_open): any number of processes write one file at once, at any offsets.
+ *
+ * The library takes credentials and time limits from the same environment variables as the command strait:
+ * STRAIT_USER, STRAIT_PASSWORD_FILE, STRAIT_KADOOP_KEY, STRAIT_TLS_CA, STRAIT_OPERATION_TIMEOUT and so on.
+ * It connects to each store once, at the first call, and keeps the connection.
  *
  * A function that fails returns -1 (or NULL) and sets errno; strait_error() returns a text. All
  * functions can be called from any thread. After fork(2), a child can open files, but using the
@@ -20,6 +25,173 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- Errors ---- */
+
+/* The text of this thread's latest error, for people. It names the operation, the path and the cause. This and
+ * the next two texts are valid until the thread's next error. */
+const char *strait_error(void);
+
+/* The kind of that error: NotFound, AlreadyExists, NotADirectory, IsADirectory, NotEmpty, PermissionDenied,
+ * Unauthenticated, InvalidArgument, Unsupported, Busy, NoSpace, TimedOut, Unavailable, Corrupt, OutcomeUnknown or
+ * Internal. Each kind has an errno of its own. */
+const char *strait_error_kind(void);
+
+/* The path of that error; empty if it has none. */
+const char *strait_error_path(void);
+
+/* ---- Ordinary files ---- */
+
+/* An open file. */
+typedef struct strait_file strait_file;
+
+/* As a mode: the store's default. */
+#define STRAIT_DEFAULT_MODE ((mode_t)-1)
+
+/* Opens a file. flags:
+ *
+ *   O_RDONLY                        to read
+ *   O_WRONLY | O_CREAT | O_EXCL     a new file, and its missing parent directories
+ *   O_WRONLY | O_CREAT | O_TRUNC    a new file, in place of one that may exist
+ *   O_WRONLY | O_APPEND             to write at the end; with O_CREAT, also of a new file
+ *
+ * mode: permission bits of a new file; the umask doesn't apply. */
+strait_file *strait_open(const char *uri, int flags, mode_t mode);
+
+/* Reads up to n bytes at the position, and moves it. Returns fewer bytes only at the file's end or before an
+ * error, which the next call reports. If a program reads on, the library reads ahead: up to 16 requests of 1 MiB
+ * are in flight. */
+ssize_t strait_read(strait_file *file, void *bytes, size_t n);
+
+/* Reads up to n bytes at an offset; the position stays. Returns fewer bytes only at the file's end. Any number
+ * of threads can do this at once. */
+ssize_t strait_pread(strait_file *file, void *bytes, size_t n, off_t offset);
+
+/* Moves the position of strait_read as lseek(2) does: whence is SEEK_SET, SEEK_CUR or SEEK_END. Returns the new
+ * position. */
+off_t strait_seek(strait_file *file, off_t offset, int whence);
+
+/* Writes n bytes at the end. Returns how many the library accepted: fewer than n only after an error, which the
+ * next call reports unless the cause is gone. The library gathers up to 1 MiB and sends it while the program
+ * works on, so an error may belong to earlier bytes. */
+ssize_t strait_write(strait_file *file, const void *bytes, size_t n);
+
+/* The offset of the next byte that is read or written. */
+off_t strait_position(strait_file *file);
+
+/* The file's length: when it was opened to read, or with all bytes that were written here. */
+off_t strait_length(strait_file *file);
+
+/* Waits until the bytes written so far are visible to readers who open the file afterwards. */
+int strait_flush(strait_file *file);
+
+/* Waits until the bytes written so far are on stable storage. After ENOSPC, a store may keep the file open (as
+ * Kadoop does). Then repeat the call when there is room: the library kept the bytes. */
+int strait_sync(strait_file *file);
+
+/* Closes the file. If it was written, puts its bytes on stable storage first. The handle is invalid afterwards,
+ * also after an error: call strait_sync before, to be able to repeat it. */
+int strait_close(strait_file *file);
+
+/* ---- Names ---- */
+
+struct strait_status {
+    uint64_t size;       /* bytes; of a file that is being written, it may lag behind */
+    int64_t modified_ms; /* milliseconds since 1970-01-01 UTC */
+    int64_t accessed_ms; /* likewise; 0 if the store doesn't keep it */
+    uint32_t mode;       /* S_IFREG or S_IFDIR, and permission bits */
+    uint32_t uid, gid;   /* on this host; 65534 for names that the host doesn't know */
+    uint32_t replication; /* replicas asked for; 0 for a directory */
+};
+
+/* Sets *status to the status of a file or directory. */
+int strait_stat(const char *uri, struct strait_status *status);
+
+/* A directory's entries. */
+typedef struct strait_listing strait_listing;
+
+/* Begins to list a directory. The entries come in the store's order. */
+strait_listing *strait_list(const char *uri);
+
+/* The next entry: returns 1, or 0 at the end. *name is valid until the next call; name and status may be NULL. */
+int strait_list_next(strait_listing *listing, const char **name, struct strait_status *status);
+
+/* Frees a listing. */
+void strait_list_end(strait_listing *listing);
+
+/* Makes a directory and its missing parents. Succeeds if the directory exists. */
+int strait_mkdirs(const char *uri, mode_t mode);
+
+/* Renames a file or directory within its store. replace: also in place of an existing file. */
+int strait_rename(const char *uri, const char *to, int replace);
+
+/* Removes a file or an empty directory; if recursive isn't 0, a directory with all in it. */
+int strait_remove(const char *uri, int recursive);
+
+/* Shortens a file. */
+int strait_truncate(const char *uri, off_t length);
+
+int strait_chmod(const char *uri, mode_t mode);
+
+/* By the store's names; NULL leaves one as it is. */
+int strait_chown(const char *uri, const char *owner, const char *group);
+
+/* Sets the times of the last access and modification, in milliseconds since 1970-01-01 UTC. */
+int strait_utime(const char *uri, int64_t accessed_ms, int64_t modified_ms);
+
+int strait_set_replication(const char *uri, int replicas);
+
+/* ---- Copies ---- */
+
+/* Copies a local file to a store. If the URI names a directory, the copy lies in it, under the local name. The
+ * copy gets its name when it is complete. replace: also in place of an existing file. */
+int strait_put(const char *local, const char *uri, int replace);
+
+/* Copies a file of a store to a local file, which gets its name when it is complete. replace: as above. */
+int strait_get(const char *uri, const char *local, int replace);
+
+/* ---- What a store knows ---- */
+
+/* The blocks of a file. */
+typedef struct strait_blocks strait_blocks;
+
+struct strait_block {
+    uint64_t offset, length; /* bytes */
+    const char *hosts;       /* names, with commas between, nearest first; valid until the next call */
+    int corrupt;             /* not 0: the store knows no good replica */
+};
+
+/* Begins to tell which blocks have the bytes of a range. */
+strait_blocks *strait_locate(const char *uri, off_t offset, off_t length);
+
+/* The next block: returns 1, or 0 at the end. */
+int strait_locate_next(strait_blocks *blocks, struct strait_block *block);
+
+/* Frees the blocks. */
+void strait_locate_end(strait_blocks *blocks);
+
+struct strait_checksum {
+    char algorithm[64]; /* the store's name of it; only checksums with the same name can be compared */
+    unsigned char value[64];
+    uint32_t length; /* bytes of the value */
+};
+
+/* Sets *checksum to a file's checksum, as the store computes it. */
+int strait_file_checksum(const char *uri, struct strait_checksum *checksum);
+
+struct strait_space {
+    uint64_t capacity, used, remaining; /* bytes */
+};
+
+/* Sets *space to the space of a whole store. */
+int strait_statfs(const char *uri, struct strait_space *space);
+
+/* Whether the store can do something: 1 or 0. The capabilities are append, truncate, concat, rename_replace,
+ * atomic_rename, permissions, ownership, times, replication, block_locations, checksum, status,
+ * visible_while_written, exclusive_writer and per_user. Another name fails with EINVAL. */
+int strait_can(const char *uri, const char *capability);
+
+/* ---- Logical files ---- */
 
 /* An open logical file. */
 typedef struct strait_plfs strait_plfs;
@@ -67,22 +239,12 @@ int64_t strait_plfs_finalize(const char *uri, const char *to);
 /* Renames a logical file within its store. Writers that have it open fail at their next sync. */
 int strait_plfs_rename(const char *uri, const char *to);
 
-struct strait_status {
-    uint64_t size;       /* counts all bytes that were synced or closed, also while writers are open */
-    int64_t modified_ms; /* milliseconds since 1970-01-01 UTC */
-    uint32_t mode;       /* permission bits */
-    uint32_t uid, gid;   /* on this host; 65534 for names that the host doesn't know */
-    uint32_t reserved;
-};
-
-/* Sets *status to the status of a logical file. */
+/* Sets *status to the status of a logical file. Its size counts all bytes that were synced or closed, also
+ * while writers are open. */
 int strait_plfs_stat(const char *uri, struct strait_status *status);
 
 /* Removes a logical file. */
 int strait_plfs_remove(const char *uri);
-
-/* The text of this thread's latest error, for people. It is valid until the thread's next call. */
-const char *strait_error(void);
 
 #ifdef __cplusplus
 }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::process::PerProcess;
-use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StoreUri, callers};
+use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StorePath, StoreUri, callers, fail};
 use strait_store_any::OpenOptions;
 use tokio::runtime::{Builder, Runtime};
 
@@ -21,7 +22,7 @@ pub struct Process {
 static CURRENT: PerProcess<Process> = PerProcess::new();
 
 /// The calling process's state.
-pub fn current() -> Result<&'static Process> {
+fn current() -> Result<&'static Process> {
     CURRENT.get_or_make(Process::new)
 }
 
@@ -37,8 +38,12 @@ impl Process {
         Ok(Self { runtime: runtime.map_err(failed)?, stores: Mutex::default() })
     }
 
-    /// Whether this is the state of the calling process.
-    pub fn is_current(&self) -> bool {
+    /// Fails if another process made this state.
+    pub fn check(&self) -> Result<()> {
+        if self.is_current() { Ok(()) } else { fail(ErrorKind::InvalidArgument, OF_A_PARENT) }
+    }
+
+    fn is_current(&self) -> bool {
         CURRENT.get().is_some_and(|current| std::ptr::eq(current, self))
     }
 
@@ -53,7 +58,7 @@ impl Process {
     }
 
     /// The store of a URI. The first use opens it.
-    pub async fn store(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>> {
+    async fn store(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>> {
         let name = uri.store();
         let stores = || self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = stores().get(&name) {
@@ -65,13 +70,80 @@ impl Process {
     }
 }
 
+/// The error message if a process uses a handle that another process opened.
+const OF_A_PARENT: &str = "the parent process opened it; open it again in this process";
+
+/// Whether the error says that the parent process opened the handle.
+pub fn is_of_a_parent(error: &Error) -> bool {
+    error.message() == OF_A_PARENT
+}
+
+/// What a handle stands for. Only the process that opened it can use and drop it.
+pub struct Owned<T: Send> {
+    process: &'static Process,
+    value: ManuallyDrop<T>,
+}
+
+impl<T: Send> Owned<T> {
+    pub fn new(process: &'static Process, value: T) -> Self {
+        Self { process, value: ManuallyDrop::new(value) }
+    }
+
+    /// The process's state, and the value.
+    pub fn get(&self) -> Result<(&'static Process, &T)> {
+        self.process.check()?;
+        Ok((self.process, &*self.value))
+    }
+}
+
+impl<T: Send> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // In a child process nothing can be dropped: the parent's runtime doesn't run there.
+        if self.process.is_current() {
+            // SAFETY: nobody uses the value after this.
+            self.process.drop(unsafe { ManuallyDrop::take(&mut self.value) });
+        }
+    }
+}
+
+/// A path in an open store, and the user for whom calls act.
+pub struct Place {
+    pub process: &'static Process,
+    pub fs: Arc<dyn FileSystem>,
+    pub who: Principal,
+    pub path: StorePath,
+}
+
+impl Place {
+    /// The place that a URI names.
+    pub fn of(text: &str) -> Result<Self> {
+        Self::at(&uri(text)?)
+    }
+
+    /// The place that `from` names, and the path of `to` in the same store.
+    pub fn and_target(from: &str, to: &str, operation: &'static str) -> Result<(Self, StorePath)> {
+        let (source, target) = (uri(from)?, uri(to)?);
+        if source.store() != target.store() {
+            let message = format!("both must be in one store; this one is in {}", source.store());
+            return Err(Error::new(ErrorKind::InvalidArgument, message).at(operation, to));
+        }
+        Ok((Self::at(&source)?, target.path().clone()))
+    }
+
+    fn at(uri: &StoreUri) -> Result<Self> {
+        let process = current()?;
+        let fs = process.wait(process.store(uri))?;
+        Ok(Self { process, fs, who: user(), path: uri.path().clone() })
+    }
+}
+
 /// Parses a URI. If it names no namenode, Hadoop's configuration does.
-pub fn uri(text: &str) -> Result<StoreUri> {
+fn uri(text: &str) -> Result<StoreUri> {
     strait_store_any::with_host(StoreUri::parse(text)?, None)
 }
 
 /// The user of this process, for stores that trust the name that a client gives.
-pub fn user() -> Principal {
+fn user() -> Principal {
     let id = nix::unistd::geteuid();
     let named = nix::unistd::User::from_uid(id).ok().flatten();
     Principal::new(&named.map_or_else(|| id.to_string(), |user| user.name))

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,7 +142,7 @@ int main(int argc, char **argv)
     check(strait_plfs_truncate(file, 12) == 0 && strait_plfs_length(file) == 12, "truncate");
     check(strait_plfs_close(file) == 0, "close");
     check(strait_plfs_flatten(uri, argv[2]) == 0, "flatten");
-    check(strait_plfs_stat(uri, &status) == 0 && status.size == 12 && status.mode == 0640, "stat");
+    check(strait_plfs_stat(uri, &status) == 0 && status.size == 12 && status.mode == (S_IFREG | 0640), "stat");
     check(status.uid == getuid() && status.gid == getgid(), "the owner's numbers");
     snprintf(renamed, sizeof renamed, "%s.renamed", uri);
     snprintf(joined, sizeof joined, "%s.joined", uri);

@@ -36,10 +36,11 @@ class _Status(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_uint64),
         ("modified_ms", ctypes.c_int64),
+        ("accessed_ms", ctypes.c_int64),
         ("mode", ctypes.c_uint32),
         ("uid", ctypes.c_uint32),
         ("gid", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("replication", ctypes.c_uint32),
     )
 
 
@@ -239,7 +240,8 @@ def stat(uri: str) -> Status:
     """The status of a logical file."""
     found = _Status()
     _call("stat", uri.encode(), ctypes.byref(found))
-    return Status(found.size, found.modified_ms, found.mode, found.uid, found.gid)
+    permission = found.mode & 0o7777
+    return Status(found.size, found.modified_ms, permission, found.uid, found.gid)
 
 
 def remove(uri: str) -> None:

@@ -84,8 +84,8 @@ impl Reader {
         Self::named(file, "")
     }
 
-    /// A stream whose own errors name `path`.
-    pub(crate) fn named(file: Box<dyn FileReader>, path: &str) -> Self {
+    /// As [`Reader::new`]; the stream's own errors name `path`.
+    pub fn named(file: Box<dyn FileReader>, path: &str) -> Self {
         file.stop_reading_ahead();
         Self {
             file: file.into(),
@@ -133,13 +133,16 @@ impl Reader {
         Ok(gathered.await?.freeze())
     }
 
-    /// The bytes that have arrived, from the position on.
-    pub(crate) fn present(&self) -> &[u8] {
+    /// The bytes that have arrived, from the position on. A program without tokio needn't wait for them.
+    pub fn present(&self) -> &[u8] {
         &self.present
     }
 
-    /// Passes over bytes that are present.
-    pub(crate) fn advance(&mut self, bytes: usize) {
+    /// Moves the position behind bytes that are [present](Self::present).
+    ///
+    /// # Panics
+    /// If fewer bytes are present.
+    pub fn advance(&mut self, bytes: usize) {
         self.present.advance(bytes);
         self.position += bytes as u64;
     }

@@ -104,8 +104,8 @@ impl Writer {
         Self::named(file, "")
     }
 
-    /// A stream whose own errors name `path`.
-    pub(crate) fn named(file: Box<dyn FileWriter>, path: &str) -> Self {
+    /// As [`Writer::new`]; the stream's own errors name `path`.
+    pub fn named(file: Box<dyn FileWriter>, path: &str) -> Self {
         let (position, path) = (file.position(), path.to_owned());
         Self { state: State::Idle(file), path, gathered: BytesMut::new(), position, replicas: None }
     }
@@ -129,8 +129,8 @@ impl Writer {
         poll_fn(|cx| self.poll_step(cx, Step::Sync)).await
     }
 
-    /// Accepts as many bytes as there is room for now, without waiting: perhaps none.
-    pub(crate) fn gather(&mut self, data: &[u8]) -> usize {
+    /// Accepts as many bytes as there is room for now, without waiting: perhaps none. Returns their number.
+    pub fn gather(&mut self, data: &[u8]) -> usize {
         if !matches!(self.state, State::Idle(_)) {
             return 0;
         }

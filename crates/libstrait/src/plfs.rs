@@ -1,14 +1,11 @@
 //! The operations on logical files, and an open logical file.
 
-use crate::process::{Process, current, uri, user};
+use crate::process::{Place, Process};
 use bytes::Bytes;
 use nix::libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_int, mode_t};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_plfs::{Container, Options, Reader, Writer};
-use strait_store::{Error, ErrorKind, FileStatus, FileSystem, MAX_CHUNK_BYTES, Result, StorePath, fail};
-
-/// The error message if a process uses a handle that another process opened.
-const OF_A_PARENT: &str = "the parent process opened the file; open it again in this process";
+use strait_store::{Error, ErrorKind, FileStatus, MAX_CHUNK_BYTES, Result, StorePath, fail};
 
 /// An open logical file.
 pub struct File {
@@ -26,75 +23,39 @@ struct Written {
     unsynced: bool,
 }
 
-/// Whether the error says that the parent process opened the handle.
-pub fn is_of_a_parent(error: &Error) -> bool {
-    error.message() == OF_A_PARENT
-}
-
-/// The store and the path of a URI.
-async fn place(process: &Process, text: &str) -> Result<(Arc<dyn FileSystem>, StorePath)> {
-    let named = uri(text)?;
-    Ok((process.store(&named).await?, named.path().clone()))
+/// Opens the logical file of a URI.
+async fn opened(place: &Place) -> Result<Container> {
+    Container::open(place.fs.clone(), &place.who, &place.path).await
 }
 
 /// Copies a logical file to a plain one.
 pub fn flatten(from: &str, to: &str) -> Result<()> {
-    let (source, target) = (uri(from)?, uri(to)?);
-    if source.store() != target.store() {
-        let message = format!("both must be in one store; this one is in {}", source.store());
-        return Err(Error::new(ErrorKind::InvalidArgument, message).at("flatten to", to));
-    }
-    let process = current()?;
-    process.wait(async {
-        let container = Container::open(process.store(&source).await?, &user(), source.path()).await?;
-        container.flatten(target.path()).await.map(drop)
-    })
+    let (source, target) = Place::and_target(from, to, "flatten to")?;
+    source.process.wait(async { opened(&source).await?.flatten(&target).await.map(drop) })
 }
 
 /// Replaces a logical file by a plain one. Returns the number of bytes that were copied for that.
 pub fn finalize(from: &str, to: &str) -> Result<u64> {
-    let (source, target) = (uri(from)?, uri(to)?);
-    if source.store() != target.store() {
-        let message = format!("both must be in one store; this one is in {}", source.store());
-        return Err(Error::new(ErrorKind::InvalidArgument, message).at("finalize to", to));
-    }
-    let process = current()?;
-    process.wait(async {
-        let container = Container::open(process.store(&source).await?, &user(), source.path()).await?;
-        container.finalize(target.path()).await.map(|done| done.moved)
-    })
+    let (source, target) = Place::and_target(from, to, "finalize to")?;
+    source.process.wait(async { opened(&source).await?.finalize(&target).await.map(|done| done.moved) })
 }
 
 /// The status of a logical file.
 pub fn status(uri: &str) -> Result<FileStatus> {
-    let process = current()?;
-    process.wait(async {
-        let (fs, path) = place(process, uri).await?;
-        Container::open(fs, &user(), &path).await?.status().await
-    })
+    let place = Place::of(uri)?;
+    place.process.wait(async { opened(&place).await?.status().await })
 }
 
 /// Renames a logical file within its store.
 pub fn rename(from: &str, to: &str) -> Result<()> {
-    let (source, target) = (uri(from)?, uri(to)?);
-    if source.store() != target.store() {
-        let message = format!("both must be in one store; this one is in {}", source.store());
-        return Err(Error::new(ErrorKind::InvalidArgument, message).at("rename to", to));
-    }
-    let process = current()?;
-    process.wait(async {
-        let mut file = Container::open(process.store(&source).await?, &user(), source.path()).await?;
-        file.rename(target.path(), false).await
-    })
+    let (source, target) = Place::and_target(from, to, "rename to")?;
+    source.process.wait(async { opened(&source).await?.rename(&target, false).await })
 }
 
 /// Removes a logical file.
 pub fn remove(uri: &str) -> Result<()> {
-    let process = current()?;
-    process.wait(async {
-        let (fs, path) = place(process, uri).await?;
-        Container::open(fs, &user(), &path).await?.remove().await
-    })
+    let place = Place::of(uri)?;
+    place.process.wait(async { opened(&place).await?.remove().await })
 }
 
 impl File {
@@ -106,12 +67,10 @@ impl File {
             O_RDWR => (true, true),
             _ => return fail(ErrorKind::InvalidArgument, "the flags need O_RDONLY, O_WRONLY or O_RDWR"),
         };
-        let process = current()?;
-        let (container, path) = process.wait(async {
-            let (fs, path) = place(process, uri).await?;
-            let permission = (flags & O_CREAT != 0).then_some(mode & 0o7777);
-            Ok::<_, Error>((find(fs, &path, flags, permission).await?, path))
-        })?;
+        let place = Place::of(uri)?;
+        let permission = (flags & O_CREAT != 0).then_some(mode & 0o7777);
+        let container = place.process.wait(find(&place, flags, permission))?;
+        let Place { process, path, .. } = place;
         let writer =
             writable.then(|| Mutex::new(Written { writer: container.writer(rank), unsynced: false }));
         let file = Self { process, path, container, readable, writer, reader: Mutex::default() };
@@ -216,7 +175,7 @@ impl File {
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.process.is_current() { Ok(()) } else { self.refuse("use", OF_A_PARENT) }
+        self.process.check().map_err(|error| error.at("use", &self.path))
     }
 
     fn refuse<T>(&self, operation: &'static str, message: &'static str) -> Result<T> {
@@ -229,26 +188,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Opens the logical file. With O_CREAT, creates it if it doesn't exist.
-async fn find(
-    fs: Arc<dyn FileSystem>,
-    path: &StorePath,
-    flags: c_int,
-    permission: Option<u32>,
-) -> Result<Container> {
-    let who = user();
+async fn find(place: &Place, flags: c_int, permission: Option<u32>) -> Result<Container> {
     let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
     if !exclusive {
-        match Container::open(fs.clone(), &who, path).await {
+        match opened(place).await {
             Err(error) if error.kind() == ErrorKind::NotFound && permission.is_some() => {}
-            opened => return opened,
+            found => return found,
         }
     }
     let options = Options { permission, ..Options::default() };
-    match Container::create(fs.clone(), &who, path, &options).await {
+    match Container::create(place.fs.clone(), &place.who, &place.path, &options).await {
         // Another process has created it since.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && !exclusive => {
-            Container::open(fs, &who, path).await
-        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !exclusive => opened(place).await,
         made => made,
     }
 }

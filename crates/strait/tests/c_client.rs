@@ -1,0 +1,110 @@
+//! The C library beside the clients in other languages: the shared cases, faults, and the code of its page.
+
+mod support;
+#[path = "support/up.rs"]
+mod up;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use strait_testkit::{MiniHdfs, current_user, skip};
+use support::Gateway;
+use tempfile::TempDir;
+use up::Up;
+
+/// Without the requests and URIs that C programs can't make: the Rust client below this one runs them. Its
+/// attempts are those of docs/client-protocol.md.
+const OPTIONS: [&str; 3] = ["--no-requests", "--no-uris", "--attempts=10"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where cargo puts the library for tests: beside this program.
+fn library_directory() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+fn ran(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}{told}", String::from_utf8_lossy(&output.stdout));
+    output
+}
+
+/// A program in C, with the library.
+fn compiled(source: &Path, flags: &[&str], directory: &TempDir) -> PathBuf {
+    let program = directory.path().join("program");
+    ran(Command::new("cc")
+        .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"])
+        .args(flags)
+        .arg("-o")
+        .arg(&program)
+        .arg(source)
+        .arg("-I")
+        .arg(root().join("crates/libstrait/include"))
+        .arg("-L")
+        .arg(library_directory())
+        .arg("-lstrait"));
+    program
+}
+
+fn the_shared_cases_pass(store: &str, address: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let driver = compiled(&root().join("crates/libstrait/tests/driver.c"), &sanitized, &directory);
+    let python = root().join(".venv/bin/python");
+    if !python.exists() {
+        return skip("the shared cases in C", "Python's libraries in .venv");
+    }
+    let output = ran(Command::new(python)
+        .arg(root().join("tests/languages/shared_cases.py"))
+        .args(OPTIONS)
+        .args([address, store, "-"])
+        .arg(driver)
+        .env("LD_LIBRARY_PATH", library_directory())
+        .env("ASAN_OPTIONS", "detect_leaks=0")); // the connections live as long as the process
+    let told = String::from_utf8(output.stdout).unwrap();
+    let summary = told.trim_end().lines().last().unwrap().replacen(" shared cases", " run", 1);
+    // The harness doesn't capture this, and scripts/languages_table.py reads it.
+    std::io::stderr().write_all(format!("conformance C {summary}\n").as_bytes()).unwrap();
+}
+
+#[test]
+fn the_shared_cases_pass_on_a_directory() {
+    the_shared_cases_pass("file", &Gateway::over_files().address);
+}
+
+#[test]
+fn the_shared_cases_pass_on_kadoop() {
+    the_shared_cases_pass("kadoop", &Up::start().address);
+}
+
+/// On the cluster that the environment names.
+#[test]
+fn the_shared_cases_pass_on_hdfs() {
+    if std::env::var_os("STRAIT_TEST_HDFS").is_none() {
+        return skip("the shared cases in C on hdfs", "STRAIT_TEST_HDFS");
+    }
+    let hdfs = MiniHdfs::start().unwrap();
+    let flags = ["--store", hdfs.uri(), "--anonymous-user", &current_user()].map(str::to_owned);
+    the_shared_cases_pass("hdfs", &Gateway::start(|_| flags.to_vec()).address);
+}
+
+#[test]
+fn the_quick_start_prints_what_its_page_says() {
+    let (gateway, directory) = (Gateway::over_files(), tempfile::tempdir().unwrap());
+    let page = include_str!("../../libstrait/README.md");
+    let code = page.split_once("```c\n").unwrap().1.split_once("```").unwrap().0;
+    let source = directory.path().join("example.c");
+    fs::write(&source, code.replace("127.0.0.1:9090", &gateway.address)).unwrap();
+    let program = compiled(&source, &[], &directory);
+    let output = ran(Command::new(program).env("LD_LIBRARY_PATH", library_directory()));
+    let told = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.pop(), Some("NotFound: /example-c/missing"));
+    lines.sort_unstable();
+    assert_eq!(lines, ["       9 log", "  900000 numbers"]);
+    assert_eq!(gateway.data().read_dir().unwrap().count(), 0);
+}
