@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats every language in place.
+# Formats Rust, Python, Go and C++ in place.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh lint
@@ -7,7 +7,8 @@ cargo fmt --all
 cargo fmt --all --manifest-path fuzz/Cargo.toml
 cargo fmt --all --manifest-path bench/peers/Cargo.toml
 cargo fmt --all --manifest-path bench/rpc/Cargo.toml
-.venv/bin/ruff format clients/python scripts bench crates/libhdfs crates/strait
-.venv/bin/ruff check --fix clients/python scripts bench crates/libhdfs crates/strait
+. scripts/python_directories.sh
+.venv/bin/ruff format "${PYTHON[@]}"
+.venv/bin/ruff check --fix "${PYTHON[@]}"
 gofmt -w clients/go
 git ls-files 'clients/cpp/*.[ch]pp' 'bench/*.[ch]pp' | xargs clang-format --style=file:clients/cpp/.clang-format -i

@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 . scripts/waits.sh
 
 readonly ROUNDS=${1:-10} CHILDREN=64 PYARROW=pyarrow==26.0.1
-readonly AT=$(realpath -m "${CARGO_TARGET_DIR:-target}/libhdfs")
+AT=$(realpath -m "${CARGO_TARGET_DIR:-target}/libhdfs")
+readonly AT
 readonly PREFIX=$AT/prefix PROGRAMS=$PWD/crates/libhdfs/tests/programs
 
 step() {

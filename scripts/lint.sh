@@ -7,8 +7,9 @@ cd "$(dirname "$0")/.."
 
 # A crate's new dependency is wanted in the lock file of each workspace that uses it.
 lock_files() {
-    local lock
-    for lock in $(git ls-files '*Cargo.lock'); do
+    local lock locks
+    locks=$(git ls-files '*Cargo.lock')
+    for lock in $locks; do
         cargo update --workspace --locked --quiet --manifest-path "${lock%.lock}.toml"
     done
 }
@@ -22,9 +23,11 @@ rust() {
     python3 scripts/sleeps.py
 }
 
-# Directories with Python.
-readonly PYTHON=(clients/python scripts bench tests/testkit tests/wires tests/rest tests/languages examples
-    crates/libhdfs crates/libstrait crates/strait)
+. scripts/python_directories.sh
+
+shell() {
+    git ls-files '*.sh' .ci/run | xargs shellcheck -x --severity=warning
+}
 
 ruff() {
     .venv/bin/ruff check "${PYTHON[@]}"
@@ -83,11 +86,13 @@ if [[ ${1:-} == ruff ]]; then
 fi
 if [[ ${1:-} == quick ]]; then
     scripts/setup.sh check
+    shell
     rust
     python
     exit
 fi
 scripts/setup.sh lint
+shell
 rust
 workspaces_beside
 dependencies

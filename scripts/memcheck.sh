@@ -27,10 +27,9 @@ checked() {
     done
 }
 
-# Without those that measure a link, since valgrind makes everything slow, and without those that mount a
-# disk: it doesn't know fsopen(2).
+# Without those that measure a link, since valgrind makes everything slow.
 programs -p strait-fork -p strait-testkit --lib --test network --test generations |
-    checked --skip link --skip share --skip power --skip small_disk
+    checked --skip link --skip share
 programs -p strait-store --lib | checked process::
 
 # C programs on FlexRPC's library, whose callers also look for leaks.

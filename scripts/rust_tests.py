@@ -17,6 +17,9 @@ from typing import IO
 # More would make tests with time limits fail on two cores.
 AT_ONCE = 2
 
+# A program that takes longer hangs. The longest takes seven minutes on a busy machine.
+TIME_LIMIT_S = 1800
+
 # These take a minute and more each. They start first, so that none of them is left to run alone.
 LONGEST = {
     "simulation",
@@ -43,17 +46,20 @@ class Program:
         # everything if cargo saw it.
         environment = os.environ | {"RUSTC_BOOTSTRAP": "1", "CARGO_MANIFEST_DIR": str(self.package)}
         command = [self.executable, "-Zunstable-options", "--report-time"]
-        return (
-            subprocess.call(
+        try:
+            done = subprocess.run(
                 command,
                 cwd=self.package,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                timeout=TIME_LIMIT_S,
             )
-            == 0
-        )
+        except subprocess.TimeoutExpired:
+            output.write(f"ended after {TIME_LIMIT_S} s: a test hangs\n".encode())
+            return False
+        return done.returncode == 0
 
 
 def programs(arguments: list[str]) -> list[Program]:

@@ -9,7 +9,7 @@
 #   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, Thrift's compiler and C++ runtime, curl, wget and aria2
 #   languages  browser + Ruby, Perl, PHP and Erlang with Thrift's runtimes, Haskell, Objective-C, OCaml, Smalltalk, C#, and libraries above fsspec
 #   browser test + Chromium, for pages that call a gateway
-#   check   run + rustfmt, clippy, pytest, ruff, mypy
+#   check   run + shellcheck, rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
 #   memcheck  build + valgrind and what network namespaces take
@@ -216,6 +216,8 @@ setup_languages() {
 
 setup_check() {
     setup_run
+    need shellcheck have shellcheck
+    install_packages
     have cargo-fmt && have cargo-clippy ||
         rustup component add rustfmt clippy >&2 ||
         die "please install rustfmt and clippy beside your Rust"

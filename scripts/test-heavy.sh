@@ -7,6 +7,7 @@
 # POWER_LOSSES, HDFS_KILLS, MOUNT_ROUNDS, WRITER_KILLS, FORK_ROUNDS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/tested.sh
 
 readonly TARGET=${CARGO_TARGET_DIR:-target} SCALE=${SCALE:-10}
 
@@ -16,7 +17,7 @@ count() { # count NAME DEFAULT
 }
 
 flexrpc() {
-    cargo test --locked --release -p strait-flexrpc "$@" -- --nocapture
+    tested --release -p strait-flexrpc "$@" -- --nocapture
 }
 
 # In the workspace's build, a crate has the features that others ask of its dependencies.
@@ -33,7 +34,7 @@ cpp_client() {
     cargo build --locked -p strait
     cmake -S clients/cpp -B "$build" >/dev/null
     cmake --build "$build" --parallel "$(nproc)" -- --quiet
-    STRAIT_BIN=$(realpath "$TARGET/debug/strait") ctest --test-dir "$build" --output-on-failure
+    STRAIT_BIN=$(realpath "$TARGET/debug/strait") ctest --no-tests=error --test-dir "$build" --output-on-failure
 }
 
 readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c
@@ -47,40 +48,40 @@ stores() {
     [[ -x $azurite/node_modules/.bin/azurite-blob ]] ||
         npm install --prefix "$azurite" --ignore-scripts --no-audit --no-fund --silent "azurite@$AZURITE_VERSION"
     STRAIT_TEST_AZURITE=$azurite/node_modules/.bin/azurite-blob \
-        cargo test --locked -p strait-store-object --test contract -- --include-ignored --nocapture az_at_azurite
+        tested -p strait-store-object --test contract -- --include-ignored --nocapture az_at_azurite
     [[ -x $TOOLS/minio ]] || GOBIN=$TOOLS go install "github.com/minio/minio@$MINIO_VERSION"
     STRAIT_TEST_MINIO=$TOOLS/minio \
-        cargo test --locked -p strait-store-object --test contract -- --include-ignored --nocapture s3_at_minio
-    scripts/with-gluster.sh cargo test --locked -p strait --test plugins -- --include-ignored --nocapture glusterfs
-    scripts/with-gluster.sh cargo test --locked -p strait-store --test contract -- --include-ignored --nocapture network
+        tested -p strait-store-object --test contract -- --include-ignored --nocapture s3_at_minio
+    scripts/with-gluster.sh scripts/tested.sh -p strait --test plugins -- --include-ignored --nocapture glusterfs
+    scripts/with-gluster.sh scripts/tested.sh -p strait-store --test contract -- --include-ignored --nocapture network
 }
 
 # Pages of other origins in a browser, and a minute of a thousand idle clients of HTTP.
 http() {
-    cargo test --locked -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
-    CROWD_S=60 cargo test --locked -p strait --test crowds -- --nocapture
+    tested -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
+    CROWD_S=60 tested -p strait --test crowds -- --nocapture
 }
 
 # `strait run` on a Slurm cluster.
 slurm() {
-    cargo test --locked -p strait --test run_slurm -- --nocapture --include-ignored
+    tested -p strait --test run_slurm -- --nocapture --include-ignored
 }
 
 # Kills of a mount and of PLFS's writers; fio, fsx and pjdfstest on a mount.
 mount() {
     cargo build --locked -p strait-testkit --bin with-hdfs
     MOUNT_ROUNDS=$(count MOUNT_ROUNDS 100) "$TARGET/debug/with-hdfs" \
-        cargo test --locked -p strait --test keeper -- --nocapture no_kill
-    PLFS_KILLS=$(count WRITER_KILLS 1000) cargo test --locked -p strait-plfs --test kills
+        scripts/tested.sh -p strait --test keeper -- --nocapture no_kill
+    PLFS_KILLS=$(count WRITER_KILLS 1000) tested -p strait-plfs --test kills
     scripts/test-mount.sh
 }
 
 # Real calls under faults, a process of a chain struck at each byte of a call, and simulated schedules.
 flexrpc_faults() {
     FLEXRPC_CALLS=$(count CALLS 1000000) flexrpc --test at_most_once
-    FLEXRPC_BYTES_APART=1 cargo test --locked --release -p strait-idl-tests --test acceptance -- --nocapture
+    FLEXRPC_BYTES_APART=1 tested --release -p strait-idl-tests --test acceptance -- --nocapture
     FLEXRPC_SIM_SEEDS=$(count SEEDS 1000000) flexrpc --lib sim
-    FLEXRPC_C_CALLS=$(count CALLS 1000000) cargo test --locked --release -p libflexrpc --test c
+    FLEXRPC_C_CALLS=$(count CALLS 1000000) tested --release -p libflexrpc --test c
 }
 
 # Orders of threads, of each of some twelve claims, by two ways of choosing.
@@ -92,17 +93,17 @@ thread_orders() {
 # Kadoop's simulated schedules, kills of its processes, and losses of power.
 kadoop() {
     KADOOP_SIM_SEEDS=$(count SEEDS 1000000) \
-        cargo test --locked --release -p strait-kadoop-core --test simulation cluster::a_whole
+        tested --release -p strait-kadoop-core --test simulation cluster::a_whole
     KADOOP_KILLS=$(count KILLS 200) \
-        cargo test --locked --release -p strait-kadoop-server --test service killed -- --nocapture
+        tested --release -p strait-kadoop-server --test service killed -- --nocapture
     KADOOP_POWER_ROUNDS=$(count POWER_LOSSES 200) \
-        cargo test --locked --release -p strait-kadoop-server --test service power -- --nocapture --include-ignored
+        tested --release -p strait-kadoop-server --test service power -- --nocapture --include-ignored
 }
 
 # Faults of an HDFS in mid-write. An idle writer outlives the namenode's soft limit for leases.
 hdfs() {
     HDFS_KILLS=$(count HDFS_KILLS 100) HDFS_IDLE_S=75 \
-        cargo test --locked --release -p strait-store-hdfs --test hdfs_write --test hdfs_journal \
+        tested --release -p strait-store-hdfs --test hdfs_write --test hdfs_journal \
         --test hdfs_leases -- --nocapture
 }
 

@@ -2,7 +2,7 @@
 # scripts/test-languages.sh: programs in languages without a library of ours, by Thrift's generators
 # and runtimes, codecs of their own or REST; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
 # It prints a row for each. STRAIT_BIN names the command; else it is built.
-# scripts/test-languages.sh [LANGUAGE...]: without names, all. Then it also compares the tables of docs/languages.md and
+# scripts/test-languages.sh [NAME...]: NAME of clients/NAME, or story-LANGUAGE. Without names, all; then it also compares the tables of docs/languages.md and
 # README.md with the results; UPDATE=1 rewrites the first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ if [[ -z ${STRAIT_BIN:-} ]]; then
 fi
 work=$target/languages
 rm -rf "$work"
-mkdir -p "$work"/{rb,perl,php,erl,ebin,store,sources}
+mkdir -p "$work"/{thrift/{rb,perl,php,erl},ebin,store,sources,stories}
 only=("$@")
 wanted() { ((!${#only[@]})) || [[ " ${only[*]} " == *" $1 "* ]]; }
 
@@ -59,7 +59,9 @@ failed=0
 row() {
     local language=$1 wire=$2 store=$3 what=$4 result=passed
     shift 4
-    if "$@" >"$work/log" 2>&1; then
+    # In the background, since `set -e` has no effect on the commands of a function that is a condition.
+    "$@" >"$work/log" 2>&1 &
+    if wait $!; then
         passed=$((passed + 1))
         [[ $what == cases ]] && what=$(sed -n "\$s/^$store: //p" "$work/log")
         [[ $what == - ]] || printf '%s\t%s\t%s\t%s\n' "$language" "$wire" "$store" "$what" >>"$work/results.tsv"
@@ -74,7 +76,7 @@ row() {
 story() {
     local language=$1 wire=$2 what=$3 store
     shift 3
-    wanted "${language,,}" || return 0
+    wanted "story-${language,,}" || return 0
     for store in file kadoop; do
         row "$language" "$wire" "$store" "$what" "$@" "${ports[$store]}" "/story-$RANDOM"
     done
@@ -116,9 +118,9 @@ erlang_runtime() {
     tar -C "$work/sources" -xf "$work"/sources/thrift_*.orig.tar.* --wildcards --strip-components=1 '*/lib/erl/src/*' '*/lib/erl/include/*'
     local erl=$work/sources/lib/erl modules
     # Not its tests, nor what needs other packages.
-    modules=$(ls "$erl"/src/*.erl | grep -v '_test.erl\|json\|http\|ssl')
+    modules=$(find "$erl/src" -name '*.erl' ! -name '*_test.erl' ! -name '*json*' ! -name '*http*' ! -name '*ssl*')
     # shellcheck disable=SC2086 # a list
-    erlc -W0 -o "$work/ebin" -I "$erl/include" -I "$work/erl" $modules "$work"/erl/*.erl tests/languages/story.erl
+    erlc -W0 -o "$work/ebin" -I "$erl/include" -I "$work/thrift/erl" $modules "$work"/thrift/erl/*.erl tests/languages/story.erl
 }
 
 spark_job() {
@@ -137,41 +139,41 @@ frames() {
     "$work/venv/bin/python" clients/python/examples/frames.py "strait://127.0.0.1:$1$2"
 }
 
-# NAME_build makes $work/NAME/story of tests/languages/story.*.
-haskell_build() {
-    ghc -v0 -Wall -Werror -outputdir "$work/haskell" -o "$work/haskell/story" tests/languages/story.hs
+# LANGUAGE_story_build makes a program of tests/languages/story.* in the directory $1.
+haskell_story_build() {
+    ghc -v0 -Wall -Werror -outputdir "$1" -o "$1/story" tests/languages/story.hs
 }
 
-objective_c_build() {
+objective_c_story_build() {
     gcc -std=gnu11 -Wall -Werror -fobjc-exceptions -fconstant-string-class=NSConstantString -I/usr/include/GNUstep \
-        -o "$work/objective-c/story" tests/languages/story.m -lgnustep-base -lobjc
+        -o "$1/story" tests/languages/story.m -lgnustep-base -lobjc
 }
 
-# The compiler writes beside its source.
-ocaml_build() {
-    cp tests/languages/story.ml "$work/ocaml"
-    (cd "$work/ocaml" && ocamlopt -w +a-4-70 -warn-error +a unix.cmxa str.cmxa story.ml -o story)
+# With the codec of the client's library. The compiler writes beside its sources.
+ocaml_story_build() {
+    cp clients/ocaml/src/wire.ml* tests/languages/story.ml "$1"
+    (cd "$1" && ocamlopt -w +a-4-70 -warn-error +a unix.cmxa str.cmxa wire.mli wire.ml story.ml -o story)
 }
 
 # built LANGUAGE WIRE WHAT: the story of a language that is compiled.
 built() {
     local name=${1,,}
-    wanted "$name" || return 0
-    mkdir -p "$work/$name"
-    "${name//-/_}_build"
-    story "$@" "$work/$name/story" 127.0.0.1
+    wanted "story-$name" || return 0
+    mkdir -p "$work/stories/$name"
+    "${name//-/_}_story_build" "$work/stories/$name"
+    story "$@" "$work/stories/$name/story" 127.0.0.1
 }
 
 smalltalk_story() { node tests/languages/smalltalk/run.js 127.0.0.1 "$@"; }
-php_story() { php tests/languages/story.php "$work/php" 127.0.0.1 "$@"; }
-ruby_story() { ruby -I "$work/rb" tests/languages/story.rb 127.0.0.1 "$@"; }
-perl_story() { perl -I "$work/perl" tests/languages/story.pl 127.0.0.1 "$@"; }
+php_story() { php tests/languages/story.php "$work/thrift/php" 127.0.0.1 "$@"; }
+ruby_story() { ruby -I "$work/thrift/rb" tests/languages/story.rb 127.0.0.1 "$@"; }
+perl_story() { perl -I "$work/thrift/perl" tests/languages/story.pl 127.0.0.1 "$@"; }
 erlang_story() { erl -noshell -pa "$work/ebin" -run story main 127.0.0.1 "$@"; }
 
 thrift_languages() {
     local language
     for language in rb perl php erl; do
-        thrift --gen "$language" -out "$work/$language" idl/dfs.thrift
+        thrift --gen "$language" -out "$work/thrift/$language" idl/dfs.thrift
     done
     erlang_runtime
 }
@@ -198,7 +200,7 @@ declare -A ports=([file]=$(free_port) [kadoop]=$(free_port) [pages]=$(free_port)
 pages=(--allow-anonymous --http-origin "http://127.0.0.1:${ports[pages]}")
 gateway "127.0.0.1:${ports[file]}" serve --store "file://$work/store" "${pages[@]}"
 gateway "127.0.0.1:${ports[kadoop]}" up --data "$work/kadoop" "${pages[@]}"
-if wanted ruby || wanted perl || wanted php || wanted erlang; then
+if wanted story-ruby || wanted story-perl || wanted story-php || wanted story-erlang; then
     thrift_languages
 fi
 calls="calls of 2009 and of today, typed errors"
@@ -216,11 +218,11 @@ for script in clients/*/test.sh; do
     name=$(basename "$(dirname "$script")")
     ! wanted "$name" || client "$name"
 done
-if wanted fsspec; then
+if wanted story-fsspec; then
     python_package
     story fsspec "framed binary" - frames
 fi
-if wanted spark; then
+if wanted story-spark; then
     java_packages
     story Spark "framed binary" - spark_job
 fi

@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 ((EUID == 0)) || { echo "test-mount: mounting takes root" >&2; exit 1; }
 scripts/setup.sh mount
 cargo build --locked --release -p strait
-readonly strait=$PWD/target/release/strait excluded=$PWD/scripts/pjdfstest-excluded.txt
+strait=$(realpath "${CARGO_TARGET_DIR:-target}")/release/strait
+readonly strait excluded=$PWD/scripts/pjdfstest-excluded.txt
 work=$(mktemp -d) memory=$(mktemp -d -p /dev/shm)
 processes=()
 
@@ -78,16 +79,23 @@ pjdfstest_on() {
 	entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 	EOF
     mkdir -p "$work/mnt/$1/cases"
-    pjdfstest -c "$work/pjdfstest.toml" -p "$work/mnt/$1/cases" > "$work/pjdfstest.txt" 2>&1 || true
-    local case pattern reason unexpected=()
+    local code=0 case pattern ran unexpected=()
+    pjdfstest -c "$work/pjdfstest.toml" -p "$work/mnt/$1/cases" > "$work/pjdfstest.txt" 2>&1 || code=$?
+    ran=$(grep -acE ' (FAILED|ok|skipped)$' "$work/pjdfstest.txt" || true)
+    # It exits with 1 if a case failed.
+    if ((code > 1 || ran == 0)); then
+        echo "pjdfstest ended with $code after $ran cases:" >&2
+        tail -n 20 "$work/pjdfstest.txt" >&2
+        return 1
+    fi
     for case in $(grep -a ' FAILED$' "$work/pjdfstest.txt" | awk '{print $1}'); do
-        while read -r pattern reason; do
+        while read -r pattern _; do
             # shellcheck disable=SC2053 # the patterns are patterns
             [[ $case == $pattern || $1/$case == $pattern ]] && continue 2
         done < <(grep -v '^#' "$excluded" | grep .)
         unexpected+=("$case")
     done
-    grep -acE ' (FAILED|ok|skipped)$' "$work/pjdfstest.txt"
+    echo "$ran"
     if ((${#unexpected[@]})); then
         echo "cases that fail and aren't excluded: ${unexpected[*]}" >&2
         return 1

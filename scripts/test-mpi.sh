@@ -8,8 +8,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/waits.sh
 
-readonly AT=$(realpath -m "${CARGO_TARGET_DIR:-target}/mpi") HDF5=$PWD/crates/libstrait/tests/mpi/hdf5.py
+AT=$(realpath -m "${CARGO_TARGET_DIR:-target}/mpi")
+readonly AT HDF5=$PWD/crates/libstrait/tests/mpi/hdf5.py
 readonly SECONDS_EACH=${SECONDS_EACH:-300}
+# shellcheck disable=SC2054 # the commas
 # Program:ranks, and a comma for those that take the name without -fname.
 readonly PROGRAMS=(simple:2 async:2 async-multiple:2 atomicity:2 coll_test:4 excl:2 file_info:4
     i_noncontig:2 noncontig:2 noncontig_coll:2 noncontig_coll2:4 misc:4 ordered_fp:4 split_coll:4
@@ -79,9 +81,9 @@ programs_on() {
 }
 
 hdf5_on() {
-    local name=strait:$2/ranks.h5
-    on_openmpi 4 /usr/bin/python3 "$HDF5" write "$name"
-    on_openmpi 2 /usr/bin/python3 "$HDF5" read "$name"
+    local file=strait:$2/ranks.h5
+    on_openmpi 4 /usr/bin/python3 "$HDF5" write "$file"
+    on_openmpi 2 /usr/bin/python3 "$HDF5" read "$file"
     "$strait" ckpt check "$2/ranks.h5" >/dev/null
 }
 

@@ -85,6 +85,7 @@ def gateway(programs: Path, scratch: Path, with_login: bool) -> Iterator[str]:
             process.wait(READY_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
 
 
 def answers(address: str) -> bool:

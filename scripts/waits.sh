@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The waits of test scripts, which source this file: scripts/sleeps.py rejects sleeps elsewhere.
 
 # eventually SECONDS PROCESS COMMAND...: waits until the command succeeds. It fails after that time,

@@ -9,7 +9,11 @@ readonly VOLUME=strait-test START_S=30
 dir=$(mktemp -d)
 mkdir "$dir/state" "$dir/brick" "$dir/mount"
 
-# Port and socket are GlusterFS's usual ones, so a glusterd that runs already is refused.
+# Port and socket are GlusterFS's usual ones.
+if timeout 2 bash -c '</dev/tcp/127.0.0.1/24007' 2>/dev/null; then
+    echo "with-gluster: a glusterd runs on this host already" >&2
+    exit 1
+fi
 cat >"$dir/glusterd.vol" <<END
 volume management
     type mgmt/glusterd
@@ -22,18 +26,19 @@ glusterd -N -f "$dir/glusterd.vol" -p "$dir/pid" -l "$dir/log" &
 readonly daemon=$!
 
 end() {
-    umount "$dir/mount" 2>/dev/null || true
+    umount -l "$dir/mount" 2>/dev/null || true
     gluster --mode=script volume stop $VOLUME force >/dev/null 2>&1 || true
     kill "$daemon" 2>/dev/null || true
     wait "$daemon" 2>/dev/null || true
-    rm -rf "$dir"
+    rm -rf --one-file-system "$dir"
 }
 trap end EXIT
 
 eventually "$START_S" "$daemon" gluster --mode=script volume list ||
     { printf 'with-gluster: glusterd does not start; its log:\n' >&2; tail -n 20 "$dir/log" >&2; exit 1; }
 # It refuses names and addresses of the loopback.
-readonly host=$(hostname -I | cut -d' ' -f1)
+host=$(hostname -I | cut -d' ' -f1)
+readonly host
 gluster --mode=script volume create $VOLUME "$host:$dir/brick" force >/dev/null
 # Else a reader sees flushed bytes late.
 gluster --mode=script volume set $VOLUME performance.write-behind off >/dev/null

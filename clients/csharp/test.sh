@@ -16,7 +16,7 @@ csharp_quick_start() {
     rm -rf "$project"
     readme csharp "$1" "csharp=$project/Program.cs"
     (
-        cd "$project"
+        cd "$project" || exit
         nuget install StraitFs -Source "$work/csharp/packages"
         mcs "-r:$library/StraitFs.dll" Program.cs
         MONO_PATH=$library mono Program.exe

@@ -7,6 +7,7 @@
 //! `MiniHdfs::start` in the command's processes finds the HDFS by environment variables. When the command has
 //! ended, this program stops the HDFS, and exits with the command's exit code.
 
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::env;
 use std::os::unix::process::ExitStatusExt;
@@ -14,11 +15,14 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use strait_testkit::wait::pause;
-use strait_testkit::{Failure, MiniHdfs, Options, Result, spawn_bound};
+use strait_testkit::wait::{pause, wait_until};
+use strait_testkit::{Failure, MiniHdfs, Options, Result, signal_child, spawn_bound};
 
 /// Interval between two checks whether the command has ended, or a signal came.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// After a signal, the command has this long to end what it started.
+const CLEANUP: Duration = Duration::from_secs(10);
 
 /// Exit code for wrong usage or a cluster that doesn't start.
 const FAILED: u8 = 2;
@@ -59,6 +63,8 @@ fn run() -> Result<u8> {
             return Ok(code as u8);
         }
         if stop.load(Ordering::Relaxed) {
+            signal_child(&child, Signal::TERM);
+            wait_until(CLEANUP, || child.try_wait().is_ok_and(|status| status.is_some()));
             child.kill()?;
         }
         pause("until the next look", POLL_INTERVAL);

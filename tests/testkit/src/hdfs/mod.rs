@@ -427,7 +427,7 @@ impl Daemons {
         let site = &self.datanode_sites[index];
         let address = site.address();
         let dir = self.dir.path().join(format!("data-{index}"));
-        let mut command = daemon(&self.classpath, &self.jvm_flags, DATANODE);
+        let mut command = daemon(&self.classpath, &self.jvm_flags, DATANODE, self.dir.path());
         command
             .arg(format!("-Ddfs.datanode.data.dir=file://{}", dir.display()))
             .arg(format!("-Ddfs.datanode.address={address}:{data}"))
@@ -476,8 +476,10 @@ impl Daemons {
     }
 }
 
-fn daemon(classpath: &str, flags: &[&str], class: &str) -> Command {
+fn daemon(classpath: &str, flags: &[&str], class: &str, dir: &Path) -> Command {
     let mut command = classpath::java();
+    // Jetty makes directories there, which a kill would leave.
+    command.arg(format!("-Djava.io.tmpdir={}", dir.display()));
     command.args(JVM_FLAGS).args(flags).args(["-cp", classpath, class]);
     command
 }
@@ -489,7 +491,7 @@ fn namenode(
     generic: &[String],
     dir: &Path,
 ) -> Result<Process> {
-    let mut command = daemon(classpath, jvm_flags, NAMENODE);
+    let mut command = daemon(classpath, jvm_flags, NAMENODE, dir);
     command.args(generic);
     Process::spawn("namenode", site.place(command), dir)
 }
@@ -509,7 +511,7 @@ fn copy_files(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn format_namenode(classpath: &str, dir: &Path, generic: &[String]) -> Result<()> {
-    let mut command = daemon(classpath, &[], NAMENODE);
+    let mut command = daemon(classpath, &[], NAMENODE, dir);
     command.args(generic).args(["-format", "-force", "-nonInteractive"]);
     let mut format = Process::spawn("format", command, dir)?;
     let mut status = None;
