@@ -24,7 +24,7 @@ test-languages:
 test-heavy:
 	@scripts/test-heavy.sh $(STEPS)
 
-# The `unsafe` code, under valgrind.
+# Under valgrind: `unsafe` code of the test kit and for processes and forks, and libflexrpc.
 memcheck:
 	@scripts/memcheck.sh
 

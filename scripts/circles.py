@@ -1,8 +1,8 @@
-"""Fails if modules of a crate that lie side by side use each other in a circle.
+"""Fails if modules of a crate that lie side by side name each other in a circle.
 
 It reads `use` and paths, outside of the tests at a file's end. If a module on a path has the next
 name from a `use`, the path leads on to the module that defines the name. A module may use those
-above and below it.
+above and below it. Calls of methods name no module, so they don't count.
 """
 
 import re

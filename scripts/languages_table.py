@@ -69,8 +69,8 @@ def compare_stores(results: str, readme: str, *languages: str) -> list[str]:
     wrong = [f"{name} didn't run" for name in languages if name not in ran]
     named = set()
     for row in rows.splitlines():
-        languages, _, stores, _ = (cell.strip() for cell in row.strip("|").split(" | "))
-        names = languages.split(", ")
+        listed, _, stores, _ = (cell.strip() for cell in row.strip("|").split(" | "))
+        names = listed.split(", ")
         wanted = {STORES[store] for store in stores.split(", ")}
         named.update(names)
         if not ran.keys().isdisjoint(names):

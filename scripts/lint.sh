@@ -21,6 +21,7 @@ rust() {
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --quiet
     python3 scripts/circles.py
     python3 scripts/sleeps.py
+    python3 scripts/versions.py
 }
 
 . scripts/python_directories.sh

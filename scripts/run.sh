@@ -25,7 +25,7 @@ readonly DEMO=strait://$LISTEN/demo
 say() { printf 'run: %s\n' "$*"; }
 die() { printf 'run: %s\n' "$*" >&2; exit 1; }
 
-# Before the build, so that it is said at once.
+# Before the build, to fail fast.
 port_is_free() { ! (exec 3<>"/dev/tcp/${LISTEN%:*}/${LISTEN##*:}") 2>/dev/null; }
 port_is_free || die "$LISTEN is in use; stop that program, or choose another: make run LISTEN=127.0.0.1:9091"
 
@@ -49,8 +49,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-# Out of Ctrl-C's reach, so that it is told to end once, by this script; should
-# this script be killed outright, the kernel tells it.
+# In a process group of its own: Ctrl-C reaches this script only, which ends the gateway once. If this script is
+# killed, the kernel sends SIGTERM to the gateway.
 apart=()
 ! setpriv --pdeathsig TERM setsid true 2>/dev/null || apart=(setsid setpriv --pdeathsig TERM)
 "${apart[@]}" "$STRAIT" up --data "$DATA" --listen "$LISTEN" &
@@ -89,6 +89,6 @@ READY
 
 wait "$server" && code=0 || code=$?
 server=
-# It drains and leaves with 0 when it is told to end itself.
+# After SIGTERM, the gateway drains and exits with 0.
 ((code)) || exit 0
 die "the gateway ended by itself (exit code $code)"

@@ -1,4 +1,4 @@
-"""Fails if a test sleeps elsewhere than in the few files that may, in any language.
+"""Fails if a test sleeps elsewhere than in the few files that may.
 
 It reads the tests and the scripts that run them. Of Rust these are `tests`, `crates/*/tests`, the
 tests at the end of files in `crates/*/src`, and files that their parent declares as

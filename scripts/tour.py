@@ -31,8 +31,8 @@ WITH_LOGIN = ["docs/rest.md"]
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 WRITTEN_ADDRESS = "127.0.0.1:9090"
 # Below Linux's range of ephemeral ports: from there the cluster's own servers or an outgoing
-# connection may take it first, and who knocks at a port of that range until somebody answers
-# may be given that very port, and answer itself.
+# connection may take it first. A client that retries a port of that range can also get it as its
+# own source port, and connect to itself.
 PORTS = (10_000, 32_768)
 READY_SECONDS = 30
 COMMAND_SECONDS = 60

@@ -78,7 +78,9 @@ def code(field: dict[str, Any]) -> int:
 class Run(cases.Run):
     """A case through a driver."""
 
-    def __init__(self, call: driver.Driver, address: str, schema: Schema | None) -> None:
+    def __init__(
+        self, call: driver.Driver, address: str, schema: Schema | None
+    ) -> None:
         self._driver, self._schema, self._address = call, schema, address
         self._client = driver.Client(call, "first", address)
         self._directory = f"/cases-{secrets.token_hex(4)}"

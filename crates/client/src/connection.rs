@@ -66,7 +66,7 @@ enum Cause {
 impl Broken {
     /// The error for a call that wasn't sent, since there was no connection.
     pub(super) fn before_sending() -> Self {
-        Self::because("it had ended before the call was sent")
+        Self::because("the connection ended before the client sent the call")
     }
 
     /// The gateway sent nothing for `patience`.

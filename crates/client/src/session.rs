@@ -166,7 +166,7 @@ impl Session {
                 Some(limit) if callers_deadline() != Some(deadline) => {
                     format!("it took longer than its time limit of {} s", limit.as_secs_f64())
                 }
-                _ => "the caller's deadline passed before it answered".to_owned(),
+                _ => "the gateway hadn't answered when the caller's deadline passed".to_owned(),
             };
             let message = format!("{}: {why}", self.address);
             Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path)
@@ -267,7 +267,7 @@ impl Session {
                 }
                 Ok(Attached::new(connection, opened, incarnation))
             }
-            _ => Err(self.unreachable("the address leads to another gateway by now")),
+            _ => Err(self.unreachable("another gateway now listens at this address")),
         }
     }
 
@@ -322,7 +322,7 @@ impl Session {
         let socket = reached.unwrap_or_else(|_| {
             let seconds = patience.as_secs_f64();
             Err(self.unreachable(&match is_resolved {
-                true => format!("nothing answers there within {seconds} s"),
+                true => format!("no connection within {seconds} s"),
                 false => format!("the host name {} couldn't be resolved within {seconds} s", self.host()),
             }))
         })?;

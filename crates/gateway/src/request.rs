@@ -69,7 +69,7 @@ impl Request {
                 (name, sequence, body)
             }
             Ok(Envelope { name, kind, sequence }) => {
-                let message = format!("{kind:?} where a call is expected; there are no oneway methods");
+                let message = format!("the message is a {kind:?}; send a Call, since no method is oneway");
                 (name, sequence, refuse(ApplicationErrorKind::InvalidMessageType, message, true))
             }
         };

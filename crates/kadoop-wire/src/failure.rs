@@ -104,7 +104,9 @@ pub fn number_of(error: Error) -> u32 {
 /// The error with this number; Internal for a number that this version doesn't know.
 pub fn kind_of(number: u32) -> Error {
     let known = NUMBERS.iter().find(|(known, _)| *known == number);
-    known.map_or(Error::Internal("a refusal that a newer version knows"), |(_, error)| *error)
+    known.map_or(Error::Internal("the peer refused the call with a code of a newer version"), |(_, error)| {
+        *error
+    })
 }
 
 fn known(error: Error) -> Option<u32> {
@@ -220,7 +222,7 @@ mod tests {
             assert_eq!(from_fault(fault).error, error);
         }
         let newer = from_fault(Fault::application(4_000, "no such moon"));
-        assert_eq!(newer.error, Error::Internal("a refusal that a newer version knows"));
+        assert_eq!(newer.error, Error::Internal("the peer refused the call with a code of a newer version"));
         assert!(newer.to_string().contains("no such moon"));
     }
 

@@ -19,7 +19,7 @@ pub fn absolute<'a>(default_store: Option<&str>, text: &'a str) -> Result<Cow<'a
     if let Some((scheme, _)) = first.split_once(':') {
         return match StoreUri::parse(text) {
             Err(error) if default_store.is_some() && Scheme::named(scheme).is_none() => {
-                refuse(format!("{}; a relative path with a colon begins with ./", error.message()))
+                refuse(format!("{}; write a relative path that contains a colon as ./PATH", error.message()))
             }
             _ => Ok(text.into()),
         };
@@ -102,7 +102,8 @@ mod tests {
             assert!(message(base, "").starts_with("an empty operand"));
         }
         assert!(
-            message(Some("strait://gw/a"), "a:b").contains("a relative path with a colon begins with ./")
+            message(Some("strait://gw/a"), "a:b")
+                .contains("write a relative path that contains a colon as ./PATH")
         );
         assert_eq!(absolute(None, "a:b").unwrap(), "a:b", "without a default store it can't be relative");
     }

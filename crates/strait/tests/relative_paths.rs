@@ -39,7 +39,7 @@ fn a_relative_path_without_a_default_store_or_out_of_it_is_refused() {
         (Some(home.as_str()), "../logs", "leads out of"),
         (Some(home.as_str()), "/logs", "not a URI"),
         (Some("127.0.0.1"), "logs", "--default-store (or STRAIT_STORE) 127.0.0.1: "),
-        (Some(home.as_str()), "a:b", "a relative path with a colon begins with ./"),
+        (Some(home.as_str()), "a:b", "write a relative path that contains a colon as ./PATH"),
     ] {
         let run = run(&gateway, store, &["ls", path], b"");
         assert_eq!(run.code, 17, "{path}: {}", run.stderr);

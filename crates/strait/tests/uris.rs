@@ -108,7 +108,7 @@ fn a_gateway_serves_no_store_that_a_uri_cannot_name() {
         let mut strait = command(dir.path());
         let address = format!("127.0.0.1:{}", free_port());
         strait.args(["serve", "--listen", &address, "--store", &format!("{name}=memory:/")]);
-        Run::of(strait, b"").fails(USAGE, "can't be a store's name");
+        Run::of(strait, b"").fails(USAGE, "invalid store name");
     }
 }
 

@@ -120,12 +120,12 @@ fn after(head: &[u8]) -> Result<Place, BadHead> {
         Ok(Status::Complete(length)) if length == head.len() => {}
         Err(Error::TooManyHeaders) => return Err(BadHead::TooLarge("the head has too many fields")),
         Err(Error::Version) => return malformed("the request isn't HTTP/1.1"),
-        _ => return malformed("the request has no head of HTTP/1.1"),
+        _ => return malformed("the request's head isn't valid HTTP/1.1"),
     }
     let target = request.path.unwrap_or_default();
     // A URI has a fragment, a target has none (section 3.2). `Uri`, and so hyper, would cut it off.
     if target.contains('#') || Uri::try_from(target).is_err() {
-        return malformed("the request's target isn't one of HTTP; encode # as %23");
+        return malformed("the request's target is malformed; write # as %23");
     }
     let (mut length, mut coding) = (None, None);
     for field in request.headers.iter() {
@@ -148,7 +148,7 @@ fn after(head: &[u8]) -> Result<Place, BadHead> {
         (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") && request.version == Some(1) => {
             Ok(Place::Rest)
         }
-        (None, Some(_)) => malformed("the only Transfer-Encoding is chunked, in HTTP/1.1"),
+        (None, Some(_)) => malformed("unsupported Transfer-Encoding; send chunked, over HTTP/1.1"),
         (Some(_), Some(_)) => malformed("a request has either Content-Length or Transfer-Encoding"),
     }
 }

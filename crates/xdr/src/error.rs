@@ -63,7 +63,7 @@ pub enum Problem {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not the expected XDR after {} bytes: {}", self.offset_bytes, self.problem)
+        write!(f, "can't decode the XDR at byte {}: {}", self.offset_bytes, self.problem)
     }
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Problem {
         match self {
             Self::Truncated => f.write_str("it ends too early"),
             Self::Trailing { bytes } => write!(f, "{bytes} bytes follow"),
-            Self::TooLong { length, limit } => write!(f, "a length of {length} where {limit} is the limit"),
+            Self::TooLong { length, limit } => write!(f, "length {length} exceeds the limit of {limit}"),
             Self::NotABool(value) => write!(f, "a bool of {value}"),
             Self::OutOfRange(value) => write!(f, "{value:#x} is beyond the type's range"),
             Self::NotInEnum { name, value } => write!(f, "{name} has no {value}"),
@@ -120,12 +120,12 @@ pub enum EncodeError {
 impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong { length, limit } => write!(f, "a length of {length} where {limit} is the limit"),
+            Self::TooLong { length, limit } => write!(f, "length {length} exceeds the limit of {limit}"),
             Self::WrongLength { length, expected } => {
-                write!(f, "a length of {length} where it must be {expected}")
+                write!(f, "length {length} must be {expected}")
             }
             Self::WrongArm { name, value } => {
-                write!(f, "the default arm of {name} with {value}, which has its own arm")
+                write!(f, "{name}: {value} has its own arm, so it can't select the default arm")
             }
             Self::TooDeep => f.write_str("a value nested too deep"),
         }

@@ -1,4 +1,5 @@
-//! The requests of a connection that are being answered. Meanwhile its client has no head to send.
+//! Counts a connection's unanswered requests. While one is unanswered, the time limit on the next head doesn't
+//! apply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -55,7 +55,7 @@ async fn read_of_nothing_is_empty(scene: Scene) -> Outcome {
     let path = scene.file("f", b"0123456789").await?;
     let reader = scene.fs.open(&scene.who, &path).await?;
     for offset in [0, 5, 10, 11] {
-        ensure!(reader.read_at(offset, 0).await?.is_empty(), "there is something in no bytes at {offset}");
+        ensure!(reader.read_at(offset, 0).await?.is_empty(), "a read of 0 bytes at {offset} returned bytes");
     }
     Ok(())
 }

@@ -139,7 +139,7 @@ impl Download {
             return missing(target);
         }
         if self.get.operands.len() > 1 {
-            let why = "not a directory, and there are several sources";
+            let why = "the target must be a directory, because there are several sources";
             return refuse(ErrorKind::NotADirectory, why.to_owned());
         }
         match target.strip_suffix('/') {

@@ -52,7 +52,7 @@ async fn one(place: &Place, rm: &Rm, out: &mut Output) -> Result<(), Failure> {
         let looks = !rm.recursive || place.slash;
         let unseen = match if looks { Some(place.stat().await) } else { None } {
             Some(Ok(status)) if status.is_directory() && !rm.recursive => {
-                let why = "a directory; -r removes it with all in it";
+                let why = "it is a directory; use -r to remove it and its contents";
                 return Err(Failure::at(ErrorKind::IsADirectory, "rm", &place.path, why));
             }
             // The path may be a link to a missing path, or to one outside the store.

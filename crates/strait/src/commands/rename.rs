@@ -27,7 +27,7 @@ pub async fn mv(context: &Context, mut mv: Mv) -> Result<(), Failure> {
     let into = there.as_ref().is_some_and(FileStatus::is_directory);
     let refuse = |why: &str| Err(Failure::at(ErrorKind::NotADirectory, "mv", &target.path, why));
     if there.is_some() && !into && sources.len() > 1 {
-        return refuse("not a directory, and there are several sources");
+        return refuse("the target must be a directory, because there are several sources");
     }
     if !into && (named.ends_with('/') || sources.len() > 1) {
         if there.is_some() {

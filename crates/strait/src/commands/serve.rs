@@ -282,17 +282,13 @@ impl Door {
         let _ = match &self.access {
             Access { anonymous: Some(anybody), .. } => {
                 let where_from = if self.loopback { "from this host" } else { "from anywhere" };
-                writeln!(told, "  anybody  {where_from}, without a login, acts as {}", anybody.user)
+                writeln!(told, "  no login anybody {where_from} acts as {}", anybody.user)
             }
             Access { starter: Some(starter), .. } => {
                 let own = process_user();
-                writeln!(
-                    told,
-                    "  anybody  programs of {own} on this host act as {} without a login",
-                    starter.user
-                )
+                writeln!(told, "  no login programs of {own} on this host act as {}", starter.user)
             }
-            Access { .. } => writeln!(told, "  anybody  has to log in"),
+            Access { .. } => writeln!(told, "  login    required"),
         };
         told
     }

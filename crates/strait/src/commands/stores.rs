@@ -47,8 +47,8 @@ pub async fn open_all(context: &Context, flags: &[String]) -> Result<Vec<Opened>
         let uri = context.uri(text)?;
         if let Some(name) = name.filter(|name| !is_store_name(name)) {
             return Err(Failure::usage(format!(
-                "--store {flag}: {name:?} can't be a store's name, since URIs name stores as in \
-                 strait://HOST:PORT/@NAME/path: it has no / and doesn't begin with @"
+                "--store {flag}: invalid store name {name:?}: it must not contain / or begin with @, because URIs \
+                 name stores as in strait://HOST:PORT/@NAME/path"
             )));
         }
         let name = name.map_or_else(|| uri.scheme().to_string(), str::to_owned);

@@ -116,7 +116,7 @@ impl Upload {
         let several = self.put.operands.len() > 1;
         let fail = |why: &str| Err(Failure::at(ErrorKind::NotADirectory, "put", &target.path, why));
         if several && is_file {
-            return fail("not a directory, and there are several sources");
+            return fail("the target must be a directory, because there are several sources");
         }
         if slash && is_file {
             return fail("not a directory");

@@ -1,0 +1,46 @@
+"""Fails unless all packages, and pages that name their files, have the version of Cargo.toml."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# Names of packages' files.
+FILES = r"\b(?:strait-(?:fs|fs-browser|hadoop)|StraitFs)[-.](\d+\.\d+\.\d+)\b"
+# What a package's own version looks like in each kind of file.
+VERSIONS = {
+    "pyproject.toml": r'^version = "(.*)"',
+    "pom.xml": r"-(?:fs|hadoop|kotlin|spark)</artifactId>\s*<version>(.*)</version>",
+    "package.json": r'^  "version": "(.*)"',
+    "*.nuspec": r"<version>(.*)</version>",
+    "CMakeLists.txt": r"^project\(strait VERSION (\S+)",
+    "*.gemspec": r'\.version\s*=\s*"(.*)"',
+    "*.app.src": r'\{vsn, "(.*)"\}',
+    "dune-project": r"^\(version (.*)\)",
+    "*.cabal": r"^version:\s*(\S+)",
+    "README.md": FILES,
+    "test.sh": FILES,
+}
+
+
+def main() -> int:
+    """Compares them."""
+    workspace = Path("Cargo.toml").read_text()
+    expected = re.search(r'^version = "(.*)"', workspace, re.MULTILINE)
+    assert expected, "Cargo.toml has no version"
+    command = ["git", "ls-files", "clients", "tests/languages"]
+    files = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    wrong = 0
+    for file in map(Path, files.splitlines()):
+        for pattern, version in VERSIONS.items():
+            if not file.match(pattern):
+                continue
+            for other in re.findall(version, file.read_text(), re.MULTILINE):
+                if other != expected[1]:
+                    print(f"{file} has version {other}; Cargo.toml has {expected[1]}")
+                    wrong += 1
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
