@@ -29,12 +29,14 @@ php_build() {
     php_composer archive -d clients/php --format=zip --dir "$work/php/packages"
     php_install "$php_project"
     "${php_strict[@]}" clients/php/tests/wire.php "$php_project/vendor/autoload.php"
+    "${php_strict[@]}" clients/php/tests/faults.php "$php_project/vendor/autoload.php"
 }
 
 php_quick_start() {
     local example=$work/php/example
     php_install "$example"
     readme php "$1" "php=$example/example.php"
-    (cd "$example" && "${php_strict[@]}" example.php)
-    "${php_strict[@]}" clients/php/tests/streams.php "$php_project/vendor/autoload.php" "$1"
+    # `row` calls this where bash ignores failures but the last.
+    (cd "$example" && "${php_strict[@]}" example.php) &&
+        "${php_strict[@]}" clients/php/tests/streams.php "$php_project/vendor/autoload.php" "$1"
 }

@@ -1,4 +1,5 @@
 <?php
+
 declare(strict_types=1);
 
 namespace Strait;
@@ -10,6 +11,7 @@ namespace Strait;
 final class Client
 {
     private const TIMEOUT_MS = 120_000;
+    private const TLS_FILES = ['cafile', 'capath', 'local_cert', 'local_pk'];
 
     private function __construct(private readonly Session $session) {}
 
@@ -34,6 +36,11 @@ final class Client
             throw StraitException::of(ErrorKind::InvalidArgument, "two stores are named: $uri->store and $store");
         }
         $options = is_array($tls) ? $tls : ($tls ? [] : null);
+        foreach (array_intersect_key($options ?? [], array_flip(self::TLS_FILES)) as $option => $file) {
+            if (!is_readable($file)) {
+                throw StraitException::of(ErrorKind::InvalidArgument, "tls: $option can't be read", $file);
+            }
+        }
         return new self(new Session($uri, $uri->store ?? $store, $user, $password, $token, $options, $timeoutMs));
     }
 
@@ -62,7 +69,7 @@ final class Client
 
     public function stat(string $path): Info
     {
-        $reply = $this->session->call('getFileInfo', (new Fields())->putString(2, $path), $path);
+        $reply = $this->session->call('getFileInfo', (new Fields())->putPath(2, $path), $path);
         return $reply->has(1) ? new Info($reply->struct(1))
             : throw StraitException::of(ErrorKind::Internal, 'the gateway\'s answer says nothing', $path);
     }
@@ -78,7 +85,7 @@ final class Client
     }
 
     /**
-     * A directory's entries in the store's order, fetched page by page.
+     * A directory's entries in the store's order, fetched page by page. Errors come with the iteration.
      *
      * @return \Generator<int, Info>
      */
@@ -86,13 +93,19 @@ final class Client
     {
         $cursor = null;
         try {
-            do {
-                $page = $this->page($path, $cursor, $pageEntries);
+            $request = (new Fields())->putPath(2, $path)->putI32(4, $pageEntries);
+            $page = $this->session->call('listDirectory', $request, $path);
+            $incarnation = $this->session->incarnation;
+            while (true) {
                 $cursor = $page->has(2) ? $page->int(2) : null;
                 foreach ($page->structs(1) as $entry) {
                     yield new Info($entry);
                 }
-            } while ($cursor !== null);
+                if ($cursor === null) {
+                    return;
+                }
+                $page = $this->nextPage($request->putI64(3, $cursor), $path, $incarnation);
+            }
         } finally {
             if ($cursor !== null) {
                 $this->session->tidy('closeFile', (new Fields())->putI64(4, $cursor));
@@ -100,22 +113,18 @@ final class Client
         }
     }
 
-    /** The cursor moves with each answer, so a page after the first is asked for once. */
-    private function page(string $path, ?int $cursor, ?int $pageEntries): Fields
+    /** The cursor moves with each answer, so a page is asked for once. */
+    private function nextPage(Fields $request, string $path, int $incarnation): Fields
     {
-        $request = (new Fields())->putString(2, $path)->putI64(3, $cursor)->putI32(4, $pageEntries);
-        if ($cursor === null) {
-            return $this->session->call('listDirectory', $request, $path);
-        }
-        $incarnation = $this->session->incarnation;
         try {
             return $this->session->callOnce('listDirectory', $request, $path);
         } catch (StraitException $failure) {
-            if ($incarnation === $this->session->incarnation) {
-                throw $failure;
-            }
-            $why = 'the session ended during the listing';
-            throw StraitException::of(ErrorKind::Unavailable, $why, $path, previous: $failure);
+            throw $incarnation === $this->session->incarnation ? $failure : StraitException::of(
+                ErrorKind::Unavailable,
+                'the session ended during the listing',
+                $path,
+                previous: $failure,
+            );
         }
     }
 
@@ -126,14 +135,14 @@ final class Client
      */
     public function locate(string $path, int $offset = 0, ?int $length = null): array
     {
-        $request = (new Fields())->putString(2, $path)->putI64(3, $offset)->putI64(4, $length);
+        $request = (new Fields())->putPath(2, $path)->putI64(3, $offset)->putI64(4, $length);
         $blocks = $this->session->call('getBlockLocations', $request, $path)->structs(1);
         return array_map(fn (Fields $block) => new Block($block), $blocks);
     }
 
     public function checksum(string $path): Checksum
     {
-        return new Checksum($this->session->call('getChecksum', (new Fields())->putString(2, $path), $path));
+        return new Checksum($this->session->call('getChecksum', (new Fields())->putPath(2, $path), $path));
     }
 
     public function status(): Status
@@ -154,7 +163,7 @@ final class Client
         ?int $replication = null,
         ?int $blockSize = null,
     ): Writer {
-        $request = (new Fields())->putString(4, $path)->putBool(5, $overwrite)->putI32(6, $permission);
+        $request = (new Fields())->putPath(4, $path)->putBool(5, $overwrite)->putI32(6, $permission);
         $request->putI16(7, $replication)->putI64(8, $blockSize);
         return new Writer($this->session, 'createFile', $request, $path);
     }
@@ -162,7 +171,7 @@ final class Client
     /** Opens an existing file to go on at its end. */
     public function append(string $path): Writer
     {
-        return new Writer($this->session, 'appendFile', (new Fields())->putString(4, $path), $path);
+        return new Writer($this->session, 'appendFile', (new Fields())->putPath(4, $path), $path);
     }
 
     public function getContents(string $path): string
@@ -186,21 +195,21 @@ final class Client
     /** Makes a directory and its missing parents; an existing one is success. */
     public function makeDirectories(string $path, ?int $permission = null): void
     {
-        $request = (new Fields())->putString(4, $path)->putI32(5, $permission);
+        $request = (new Fields())->putPath(4, $path)->putI32(5, $permission);
         $this->session->call('makeDirectories', $request, $path, changes: true);
     }
 
     /** Renames a file or directory; with replace, a file at the target is replaced. */
     public function rename(string $source, string $target, bool $replace = false): void
     {
-        $request = (new Fields())->putString(4, $source)->putString(5, $target)->putBool(6, $replace);
+        $request = (new Fields())->putPath(4, $source)->putPath(5, $target)->putBool(6, $replace);
         $this->session->call('renamePath', $request, $source, changes: true);
     }
 
     /** Removes a file or an empty directory; with recursive, all that is in it too. */
     public function remove(string $path, bool $recursive = false): void
     {
-        $request = (new Fields())->putString(4, $path)->putBool(5, $recursive);
+        $request = (new Fields())->putPath(4, $path)->putBool(5, $recursive);
         $this->session->call('removePath', $request, $path, changes: true);
     }
 
@@ -214,7 +223,7 @@ final class Client
         ?int $accessedMs = null,
         ?int $replication = null,
     ): void {
-        $request = (new Fields())->putString(4, $path)->putI32(5, $permission)->putString(6, $owner);
+        $request = (new Fields())->putPath(4, $path)->putI32(5, $permission)->putString(6, $owner);
         $request->putString(7, $group)->putI64(8, $modifiedMs)->putI64(9, $accessedMs)->putI16(10, $replication);
         $this->session->call('setAttributes', $request, $path, changes: true);
     }
@@ -222,7 +231,7 @@ final class Client
     /** Cuts a closed file to so many bytes. */
     public function truncate(string $path, int $length): void
     {
-        $request = (new Fields())->putString(4, $path)->putI64(5, $length);
+        $request = (new Fields())->putPath(4, $path)->putI64(5, $length);
         $this->session->call('truncateFile', $request, $path, changes: true);
     }
 
@@ -233,7 +242,7 @@ final class Client
      */
     public function concat(string $path, array $sources): void
     {
-        $request = (new Fields())->putString(4, $path)->put(5, Type::List, $sources);
+        $request = (new Fields())->putPath(4, $path)->put(5, Type::List, $sources);
         $this->session->call('concatFiles', $request, $path, changes: true);
     }
 

@@ -1,4 +1,5 @@
 <?php
+
 declare(strict_types=1);
 
 namespace Strait;
@@ -36,6 +37,7 @@ final class Connection
     /** Bytes of one read or write: more doesn't fit into a socket's usual buffers. */
     private const PIECE_BYTES = 256 << 10;
     private const TLS_VERSIONS = STREAM_CRYPTO_METHOD_TLSv1_2_CLIENT | STREAM_CRYPTO_METHOD_TLSv1_3_CLIENT;
+    private const LOOPBACK = '/^(127\.|\[::1\]|\[::ffff:127\.)/i';
     /** What OpenSSL and PHP say if one side rejects the other's certificate. */
     private const REJECTED = '/certificate|unknown ca/i';
 
@@ -91,7 +93,8 @@ final class Connection
         $addresses = [];
         foreach ($found ?: [] as $each) {
             $parts = socket_addrinfo_explain($each)['ai_addr'];
-            $addresses[] = (isset($parts['sin6_addr']) ? "[{$parts['sin6_addr']}]" : $parts['sin_addr']) . ":$uri->port";
+            $host = isset($parts['sin6_addr']) ? "[{$parts['sin6_addr']}]" : $parts['sin_addr'];
+            $addresses[] = "$host:$uri->port";
         }
         return $addresses ?: [$uri->address()];
     }
@@ -108,16 +111,18 @@ final class Connection
                 }
             });
         } catch (DeadlinePassed) {
-            throw StraitException::of(ErrorKind::TimedOut, "TLS with $this->address: no answer; does it speak TLS on this port?");
+            $message = "TLS with $this->address: no answer; does it speak TLS on this port?";
+            throw StraitException::of(ErrorKind::TimedOut, $message);
         } catch (MalformedReply $failure) {
             $this->rejected($failure->getMessage());
-            throw new LostException("TLS with $this->address: {$failure->getMessage()}; does it speak TLS on this port?", false);
+            $message = "TLS with $this->address: {$failure->getMessage()}; does it speak TLS on this port?";
+            throw new LostException($message, false);
         }
     }
 
     public function isLocal(): bool
     {
-        return preg_match('/^(127\.|\[::1\]|\[::ffff:127\.)/i', (string) stream_socket_get_name($this->stream, true)) === 1;
+        return preg_match(self::LOOPBACK, (string) stream_socket_get_name($this->stream, true)) === 1;
     }
 
     /** Whether the gateway has closed it, or sent something unasked, while it was idle. */
@@ -170,13 +175,14 @@ final class Connection
         $error = $reply->struct(1);
         // A newer gateway's kind is Internal.
         $kind = ErrorKind::tryFrom($error->int(1)) ?? ErrorKind::Internal;
-        throw StraitException::of($kind, $error->string(3) ?? '', $error->string(4), $error->int(5) !== 0);
+        throw StraitException::of($kind, $error->string(3) ?? '', $error->string(4) ?? $path, $error->int(5) !== 0);
     }
 
     private function send(string $bytes, Deadline $deadline): void
     {
         for ($at = 0; $at < strlen($bytes);) {
-            $count = fwrite($this->stream, substr($bytes, $at, self::PIECE_BYTES));
+            // Usually the socket takes all at once.
+            $count = fwrite($this->stream, $at === 0 ? $bytes : substr($bytes, $at, self::PIECE_BYTES));
             if ($count === false || $count === 0 && $this->hasEnded()) {
                 throw new MalformedReply($this->warning ?: 'it ended');
             }
@@ -229,7 +235,8 @@ final class Connection
     {
         $this->warning = '';
         set_error_handler(function (int $level, string $message): bool {
-            $this->warning .= ($this->warning === '' ? '' : '; ') . trim(preg_replace('/\s+/', ' ', $message));
+            $reason = preg_replace(['/^\w+\(\): /', '/\s+/'], ['', ' '], $message);
+            $this->warning .= ($this->warning === '' ? '' : '; ') . $reason;
             return true;
         });
         try {
@@ -239,10 +246,14 @@ final class Connection
         }
     }
 
+    /** Raises the error that isn't tried again. */
     private function rejected(string $why): void
     {
         if (preg_match(self::REJECTED, $why)) {
-            throw StraitException::of(ErrorKind::Unauthenticated, "TLS with $this->address: a certificate is rejected: $why");
+            throw StraitException::of(
+                ErrorKind::Unauthenticated,
+                "TLS with $this->address: one side rejects the other's certificate ($why); see connect's tls, cafile",
+            );
         }
     }
 }

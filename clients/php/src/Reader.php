@@ -1,4 +1,5 @@
 <?php
+
 declare(strict_types=1);
 
 namespace Strait;
@@ -31,7 +32,7 @@ final class Reader
 
     private function open(): void
     {
-        $reply = $this->session->call('openFile', (new Fields())->putString(2, $this->path), $this->path);
+        $reply = $this->session->call('openFile', (new Fields())->putPath(2, $this->path), $this->path);
         $this->handle = $reply->int(1);
         $this->length = $reply->int(2);
         $this->identity = $reply->string(3);

@@ -1,4 +1,5 @@
 <?php
+
 declare(strict_types=1);
 
 namespace Strait;
@@ -64,7 +65,7 @@ final class Session
         return $this->token;
     }
 
-    /** A writer that is open when the session ends is abandoned: the gateway would close its file as if it were whole. */
+    /** A writer that is open when the session ends is abandoned: or its file would look whole. */
     public function keep(Writer $writer): void
     {
         $this->writers[$writer] = true;
@@ -84,7 +85,9 @@ final class Session
             try {
                 $connection = $this->borrow($connectBy ?? $deadline);
                 $isConnecting = false;
-                return $this->exchange($connection, $method, $request, $path, $deadline);
+                $reply = $this->exchange($connection, $method, $request, $path, $deadline);
+                $this->silences = 0;
+                return $reply;
             } catch (LostException $lost) {
                 // If no gateway accepts connections now, wait for one once.
                 $connectBy ??= $deadline->orIn(self::CONNECT_TIMEOUT_MS);
@@ -117,7 +120,7 @@ final class Session
                 }
                 $message = ($isConnecting ? "$method: " : '') . $failure->getMessage();
                 $isSafe = $failure->retrySafe && ($isConnecting || !$changes);
-                throw StraitException::of(ErrorKind::TimedOut, $message, $path, $isSafe, $failure);
+                throw StraitException::of(ErrorKind::TimedOut, $message, $path, $isSafe);
             }
         }
     }
@@ -171,13 +174,13 @@ final class Session
 
     private static function unavailable(LostException $lost, ?string $path): StraitException
     {
-        return StraitException::of(ErrorKind::Unavailable, $lost->getMessage(), $path, true, $lost);
+        return StraitException::of(ErrorKind::Unavailable, $lost->getMessage(), $path, true);
     }
 
     private static function unknown(string $method, ?string $path, \Throwable $why): StraitException
     {
         $message = "$method may have been executed: {$why->getMessage()}";
-        return StraitException::of(ErrorKind::OutcomeUnknown, $message, $path, previous: $why);
+        return StraitException::of(ErrorKind::OutcomeUnknown, $message, $path);
     }
 
     private function exchange(

@@ -1,4 +1,5 @@
 <?php
+
 declare(strict_types=1);
 
 namespace Strait;
@@ -222,7 +223,7 @@ final class StreamWrapper
                     $client->setAttributes($path, group: $value);
                     return true;
                 default:
-                    throw StraitException::of(ErrorKind::Unsupported, 'owners and groups have names, no numbers', $path);
+                    throw StraitException::of(ErrorKind::Unsupported, 'owners and groups have only names', $path);
             }
         });
     }

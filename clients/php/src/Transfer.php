@@ -1,4 +1,5 @@
 <?php
+
 declare(strict_types=1);
 
 namespace Strait;
@@ -55,7 +56,7 @@ final class Transfer
             }
             $this->client->rename($temporary, $target, $overwrite && $canReplace);
         } catch (StraitException $failure) {
-            $this->session->tidy('removePath', (new Fields())->putString(4, $temporary), changes: true);
+            $this->session->tidy('removePath', (new Fields())->putPath(4, $temporary), changes: true);
             if ($failure->path !== $temporary) {
                 throw $failure;
             }

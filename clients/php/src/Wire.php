@@ -1,4 +1,5 @@
 <?php
+
 declare(strict_types=1);
 
 namespace Strait;
@@ -62,6 +63,13 @@ final class Fields
     public function putString(int $id, ?string $value): self
     {
         return $this->put($id, Type::Binary, $value);
+    }
+
+    /** A gateway takes only paths in UTF-8. */
+    public function putPath(int $id, string $path): self
+    {
+        return preg_match('//u', $path) === 1 ? $this->putString($id, $path)
+            : throw StraitException::of(ErrorKind::InvalidArgument, 'the path isn\'t UTF-8', $path);
     }
 
     public function has(int $id): bool
@@ -129,9 +137,13 @@ final class Wire
 
     public static function request(string $method, int $number, Fields $request): string
     {
-        $body = pack('N', self::VERSION | self::CALL) . self::counted($method) . pack('N', $number)
-            . self::struct((new Fields())->put(1, Type::Struct, $request));
-        return self::counted($body);
+        // One string that grows: each copy of a MiB takes as long as a small request.
+        $frame = pack('NNN', 0, self::VERSION | self::CALL, strlen($method)) . $method . pack('N', $number);
+        self::appendStruct($frame, (new Fields())->put(1, Type::Struct, $request));
+        foreach (str_split(pack('N', strlen($frame) - 4)) as $at => $byte) {
+            $frame[$at] = $byte;
+        }
+        return $frame;
     }
 
     /** The reply's fields: 0 the result, 1 the error. */
@@ -159,32 +171,36 @@ final class Wire
         return $fields;
     }
 
-    private static function counted(string $bytes): string
+    private static function appendStruct(string &$frame, Fields $fields): void
     {
-        return pack('N', strlen($bytes)) . $bytes;
-    }
-
-    private static function struct(Fields $fields): string
-    {
-        $bytes = '';
         foreach ($fields->all() as $id => [$type, $value]) {
-            $bytes .= pack('Cn', $type->value, $id) . self::value($type, $value);
+            $frame .= pack('Cn', $type->value, $id);
+            match ($type) {
+                Type::Bool => $frame .= pack('C', $value),
+                Type::I16 => $frame .= pack('n', $value),
+                Type::I32 => $frame .= pack('N', $value),
+                Type::I64 => $frame .= pack('J', $value),
+                Type::Binary => self::appendBytes($frame, $value),
+                Type::Struct => self::appendStruct($frame, $value),
+                Type::List => self::appendStrings($frame, $value),
+            };
         }
-        return "$bytes\0";
+        $frame .= "\0";
     }
 
-    private static function value(Type $type, int|string|array|Fields $value): string
+    private static function appendBytes(string &$frame, string $bytes): void
     {
-        return match ($type) {
-            Type::Bool => pack('C', $value),
-            Type::I16 => pack('n', $value),
-            Type::I32 => pack('N', $value),
-            Type::I64 => pack('J', $value),
-            Type::Binary => self::counted($value),
-            Type::Struct => self::struct($value),
-            // Of strings: no request has other lists.
-            Type::List => pack('CN', Type::Binary->value, count($value)) . implode('', array_map(self::counted(...), $value)),
-        };
+        $frame .= pack('N', strlen($bytes));
+        $frame .= $bytes;
+    }
+
+    /** No request has lists of anything else. */
+    private static function appendStrings(string &$frame, array $strings): void
+    {
+        $frame .= pack('CN', Type::Binary->value, count($strings));
+        foreach ($strings as $string) {
+            self::appendBytes($frame, $string);
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 <?php
+
 declare(strict_types=1);
 
 namespace Strait;
 
 /**
  * An open file to write at its end. After NoSpace and Unavailable it is still open: it keeps the bytes that the gateway
- * hasn't taken, and sends them again with the next call. A writer that is dropped without close is abandoned. In a forked
- * child it takes no bytes, and close does nothing.
+ * hasn't taken, and sends them again with the next call. A writer that is dropped without close is abandoned. In a
+ * forked child it takes no bytes, and close does nothing.
  */
 final class Writer
 {
@@ -120,7 +121,7 @@ final class Writer
             throw $this->failure ?? StraitException::of(ErrorKind::InvalidArgument, 'the file is closed', $this->path);
         }
         if ($this->process !== getmypid()) {
-            throw StraitException::of(ErrorKind::InvalidArgument, 'the file belongs to the parent process', $this->path);
+            throw StraitException::of(ErrorKind::InvalidArgument, 'the file is the parent process\'s', $this->path);
         }
     }
 

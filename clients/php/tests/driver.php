@@ -1,5 +1,7 @@
 <?php
+
 // Answers the requests of tests/languages/driver.py: driver.php AUTOLOAD, of the installed package.
+
 declare(strict_types=1);
 
 use Strait\Client;
@@ -33,7 +35,8 @@ final class Driver
             try {
                 $answer = ['ok', ...$this->answer(array_shift($parts), $parts)];
             } catch (StraitException $failure) {
-                $answer = ['error', $failure->kind->name, $failure->path ?? '', $failure->getMessage(), $failure::class];
+                [$kind, $path] = [$failure->kind->name, $failure->path ?? ''];
+                $answer = ['error', $kind, $path, $failure->getMessage(), $failure::class];
             }
             $bytes = pack('N', count($answer));
             foreach ($answer as $part) {
@@ -120,7 +123,8 @@ final class Driver
             case 'exists':
                 return [$this->client->exists($path) ? '1' : '0'];
             case 'list':
-                return array_map(fn ($entry) => $entry->name, iterator_to_array($this->client->list($path, $number(1)), false));
+                $entries = iterator_to_array($this->client->list($path, $number(1)), false);
+                return array_map(fn ($entry) => $entry->name, $entries);
             case 'mkdirs':
                 $this->client->makeDirectories($path, $number(1));
                 return [];
@@ -147,7 +151,8 @@ final class Driver
                 return [];
             case 'locate':
                 $blocks = $this->client->locate($path, $number(1), $number(2));
-                return array_merge(...array_map(fn ($one) => [$one->offset, $one->length, count($one->hosts)], $blocks));
+                $numbers = array_map(fn ($one) => [$one->offset, $one->length, count($one->hosts)], $blocks);
+                return array_merge(...$numbers);
             case 'checksum':
                 $sum = $this->client->checksum($path);
                 return [$sum->algorithm, $sum->value];

@@ -1,5 +1,7 @@
 <?php
+
 // PHP's own functions on strait:// URIs, unfinished files, and forks: streams.php AUTOLOAD HOST:PORT
+
 declare(strict_types=1);
 
 use Strait\Client;
@@ -64,9 +66,11 @@ same(str_contains(warning(fn () => fopen("$base/missing", 'r')), "$root/missing"
 same(str_contains(warning(fn () => fopen("$base/ü 1", 'x')), "$root/ü 1"), true);
 same(str_contains(warning(fn () => fopen("$base/ü 1", 'r+')), 'mode r+'), true);
 same(str_contains(warning(fn () => fopen('strait:///a', 'r')), 'HOST:PORT'), true);
+same(str_contains(warning(fn () => fopen("$base/\xff", 'w')), 'UTF-8'), true);
 
 // Names
-same([is_file("$base/new"), is_dir("$base/new"), is_dir($base), file_exists("$base/missing")], [true, false, true, false]);
+same([is_file("$base/new"), is_dir("$base/new"), file_exists("$base/missing")], [true, false, false]);
+same(is_dir($base), true);
 same(filesize("$base/large"), 3_000_001);
 same(rename("$base/copy", "$base/new"), true);
 same(scandir($base), ['large', 'new', 'ü 1']);
@@ -77,6 +81,7 @@ same(mkdir("$base/b/c", 0o700, true), true);
 same(str_contains(warning(fn () => unlink("$base/a")), 'directory'), true);
 same(str_contains(warning(fn () => rmdir("$base/new")), 'file'), true);
 same(str_contains(warning(fn () => rmdir("$base/b")), "$root/b"), true);
+same([rename("$base/b", "$base/d"), is_dir("$base/d/c"), is_dir("$base/b")], [true, true, false]);
 same([rmdir("$base/a"), unlink("$base/new")], [true, true]);
 same([touch("$base/large", 1_000_000_000), touch("$base/empty")], [true, true]);
 clearstatcache();
@@ -99,6 +104,8 @@ $reader = $client->openRead("$root/large");
 same($reader->read(10), substr($bytes, 0, 10));
 $writer = $client->create("$root/parent");
 $writer->write('parent');
+$stream = fopen("$base/stream", 'w');
+fwrite($stream, 'parent');
 for ($child = 0; $child < 3; $child++) {
     same(forked(function () use ($client, $reader, $writer, $root, $bytes): void {
         same($reader->readAt(2_500_000, 100), substr($bytes, 2_500_000, 100));
@@ -116,7 +123,8 @@ for ($child = 0; $child < 3; $child++) {
 same($reader->readAt(2_000_000, 100), substr($bytes, 2_000_000, 100));
 $reader->close();
 $writer->close();
-same($client->getContents("$root/parent"), 'parent');
+fclose($stream);
+same([$client->getContents("$root/parent"), $client->getContents("$root/stream")], ['parent', 'parent']);
 
 $client->remove($root, recursive: true);
 $client->close();

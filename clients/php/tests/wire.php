@@ -1,5 +1,7 @@
 <?php
+
 // The codec and hostile bytes: wire.php AUTOLOAD, of the installed package.
+
 declare(strict_types=1);
 
 use Strait\Fields;
@@ -84,4 +86,3 @@ for ($at = 0; $at < strlen($frame); $at++) {
     }
 }
 check(memory_get_peak_usage() < 300 << 20, 'memory');
-echo "the codec: passed\n";
