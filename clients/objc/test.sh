@@ -19,7 +19,7 @@ objc_compile() {
 
 objc_build() {
     local built=$work/objc/build
-    make -C clients/objc "GNUSTEP_BUILD_DIR=$built"
+    make -s -C clients/objc "GNUSTEP_BUILD_DIR=$built"
     for program in driver wire; do
         objc_compile "$work/objc/$program" -Iclients/objc "-L$built/obj" "-Wl,-rpath,$built/obj" "clients/objc/tests/$program.m"
     done
@@ -32,8 +32,8 @@ objc_quick_start() {
     rm -rf "$project"
     readme objc "$1" "objc=$project/example.m"
     tar -C clients/objc -cf - GNUmakefile StraitKit | tar -C "$project" -xf - --one-top-level=source
-    make -C "$project/source" install "DESTDIR=$project/root"
+    make -s -C "$project/source" install "DESTDIR=$project/root"
     local installed=$project/root/usr/local
-    objc_compile "$project/example" "-I$installed/include" "-L$installed/lib" "$project/example.m"
+    objc_compile "$project/example" "-I$installed/include/GNUstep" "-L$installed/lib" "$project/example.m"
     LD_LIBRARY_PATH=$installed/lib "$project/example"
 }
