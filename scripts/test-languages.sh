@@ -146,7 +146,7 @@ haskell_story_build() {
 
 objective_c_story_build() {
     gcc -std=gnu11 -Wall -Werror -fobjc-exceptions -fconstant-string-class=NSConstantString -I/usr/include/GNUstep \
-        -o "$1/story" tests/languages/story.m -lgnustep-base -lobjc
+        -Iclients/objc -o "$1/story" tests/languages/story.m clients/objc/StraitKit/StraitWire.m -lgnustep-base -lobjc
 }
 
 # With the codec of the client's library. The compiler writes beside its sources.
