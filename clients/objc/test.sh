@@ -18,7 +18,7 @@ objc_compile() {
 }
 
 objc_build() {
-    local built=$work/objc/build
+    local built=$work/objc/build program
     make -s -C clients/objc "GNUSTEP_BUILD_DIR=$built"
     for program in driver wire; do
         objc_compile "$work/objc/$program" -Iclients/objc "-L$built/obj" "-Wl,-rpath,$built/obj" "clients/objc/tests/$program.m"

@@ -10,9 +10,8 @@ extern NSString *const StraitFileBlockSize;      // NSNumber, bytes
 extern NSString *const StraitFileSystemUsedSize; // NSNumber, bytes
 
 /** How to connect. */
-@interface StraitOptions : NSObject <NSCopying>
-{
-@private
+@interface StraitOptions : NSObject <NSCopying> {
+  @private
     NSString *_store, *_user, *_password, *_token;
     NSTimeInterval _timeout;
 }
@@ -34,9 +33,8 @@ extern NSString *const StraitFileSystemUsedSize; // NSNumber, bytes
 @end
 
 /** Where a part of a file lies. */
-@interface StraitBlock : NSObject
-{
-@private
+@interface StraitBlock : NSObject {
+  @private
     unsigned long long _offset, _length;
     NSArray *_hosts;
 }
@@ -50,9 +48,8 @@ extern NSString *const StraitFileSystemUsedSize; // NSNumber, bytes
 @end
 
 /** A store's own checksum of a file. Checksums compare under the same algorithm only. */
-@interface StraitChecksum : NSObject
-{
-@private
+@interface StraitChecksum : NSObject {
+  @private
     NSString *_algorithm;
     NSData *_value;
 }
@@ -63,14 +60,14 @@ extern NSString *const StraitFileSystemUsedSize; // NSNumber, bytes
 @end
 
 /** A directory's entries in the store's order, fetched page by page. After the last name, ask for the error. */
-@interface StraitDirectoryEnumerator : NSEnumerator
-{
-@private
+@interface StraitDirectoryEnumerator : NSEnumerator {
+  @private
     StraitSession *_session;
     NSString *_path;
     NSNumber *_pageSize, *_cursor;
     NSArray *_page;
     NSUInteger _next;
+    int64_t _incarnation;
     NSError *_error;
 }
 
@@ -87,9 +84,8 @@ extern NSString *const StraitFileSystemUsedSize; // NSNumber, bytes
  * absolute within the store. A method that fails returns nil or NO, and an error of StraitErrorDomain, except for local
  * files, whose errors are of NSPOSIXErrorDomain.
  */
-@interface StraitClient : NSObject
-{
-@private
+@interface StraitClient : NSObject {
+  @private
     StraitSession *_session;
 }
 

@@ -19,18 +19,17 @@ enum { CopyBytes = 1 << 20 };
 
 @implementation StraitClient
 
-+ (StraitClient *)clientWithAddress:(NSString *)address error:(NSError **)error
-{
++ (StraitClient *)clientWithAddress:(NSString *)address error:(NSError **)error {
     return [self clientWithAddress:address options:nil error:error];
 }
 
-+ (StraitClient *)clientWithAddress:(NSString *)address options:(StraitOptions *)options error:(NSError **)error
-{
++ (StraitClient *)clientWithAddress:(NSString *)address options:(StraitOptions *)options error:(NSError **)error {
     StraitURI *uri = [StraitURI URIWithAddress:address error:error];
     if (!uri)
         return nil;
     if ([uri store] && [options store] && ![[uri store] isEqualToString:[options store]]) {
-        NSString *message = [NSString stringWithFormat:@"two stores are named: %@ and %@", [uri store], [options store]];
+        NSString *message =
+            [NSString stringWithFormat:@"two stores are named: %@ and %@", [uri store], [options store]];
         return StraitNone(error, StraitFailure(StraitInvalidArgumentError, message, nil, NO));
     }
     StraitOptions *known = options ?: [StraitOptions options];
@@ -42,36 +41,45 @@ enum { CopyBytes = 1 << 20 };
     return client;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     [_session release];
     [super dealloc];
 }
 
-- (void)close { [_session close]; }
+- (void)close {
+    [_session close];
+}
 
-- (NSString *)user { return [_session user]; }
+- (NSString *)user {
+    return [_session user];
+}
 
-- (NSString *)token { return [_session token]; }
+- (NSString *)token {
+    return [_session token];
+}
 
-- (NSString *)storeName { return [_session storeName]; }
+- (NSString *)storeName {
+    return [_session storeName];
+}
 
-- (NSString *)storeURI { return [_session storeURI]; }
+- (NSString *)storeURI {
+    return [_session storeURI];
+}
 
-- (NSSet *)capabilities { return [_session capabilities]; }
+- (NSSet *)capabilities {
+    return [_session capabilities];
+}
 
 // ----------------------------------------------------------------------------------------------------- whole files
 
-- (NSData *)dataAtPath:(NSString *)path error:(NSError **)error
-{
+- (NSData *)dataAtPath:(NSString *)path error:(NSError **)error {
     StraitReader *reader = [self readerAtPath:path error:error];
     NSData *data = [reader readDataToEndOfFileAndReturnError:error];
     [reader close];
     return data;
 }
 
-- (BOOL)writeData:(NSData *)data toPath:(NSString *)path error:(NSError **)error
-{
+- (BOOL)writeData:(NSData *)data toPath:(NSString *)path error:(NSError **)error {
     StraitWriter *writer = [self writerAtPath:path overwrite:YES error:error];
     if (!writer)
         return NO;
@@ -82,8 +90,7 @@ enum { CopyBytes = 1 << 20 };
 }
 
 /** One piece of a copy: an empty one is its end, nil an error. */
-static NSData *LocalPiece(int file, NSString *path, NSError **error)
-{
+static NSData *LocalPiece(int file, NSString *path, NSError **error) {
     NSMutableData *piece = [NSMutableData dataWithLength:CopyBytes];
     ssize_t count;
     do
@@ -95,8 +102,7 @@ static NSData *LocalPiece(int file, NSString *path, NSError **error)
     return piece;
 }
 
-static BOOL WriteLocalPiece(int file, NSData *piece, NSString *path, NSError **error)
-{
+static BOOL WriteLocalPiece(int file, NSData *piece, NSString *path, NSError **error) {
     for (NSUInteger written = 0; written < [piece length];) {
         ssize_t count = write(file, (char *)[piece bytes] + written, [piece length] - written);
         if (count < 0 && errno != EINTR)
@@ -107,13 +113,13 @@ static BOOL WriteLocalPiece(int file, NSData *piece, NSString *path, NSError **e
 }
 
 /** Copies until the end, from a local file or to it, with memory for one piece. */
-static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSError **error)
-{
+static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSError **error) {
     for (BOOL isEnd = NO; !isEnd;) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
         NSError *why = nil;
         NSData *piece = isUpload ? LocalPiece(file, localPath, &why) : [remote readDataUpToLength:CopyBytes error:&why];
-        BOOL isDone = piece && (isUpload ? [remote writeData:piece error:&why] : WriteLocalPiece(file, piece, localPath, &why));
+        BOOL isDone =
+            piece && (isUpload ? [remote writeData:piece error:&why] : WriteLocalPiece(file, piece, localPath, &why));
         isEnd = [piece length] == 0;
         [why retain];
         [pool release];
@@ -127,8 +133,7 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
 - (BOOL)copyItemAtPath:(NSString *)path
            toLocalPath:(NSString *)localPath
              overwrite:(BOOL)overwrite
-                 error:(NSError **)error
-{
+                 error:(NSError **)error {
     const char *target = [localPath fileSystemRepresentation];
     if (!overwrite && access(target, F_OK) == 0)
         return StraitFail(error, StraitFailure(StraitAlreadyExistsError, @"the file is there already", localPath, NO));
@@ -154,13 +159,13 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
 - (BOOL)copyItemAtLocalPath:(NSString *)localPath
                      toPath:(NSString *)path
                   overwrite:(BOOL)overwrite
-                      error:(NSError **)error
-{
+                      error:(NSError **)error {
     NSDictionary *there;
     if (![self readAttributes:&there ifAnyAtPath:path error:error])
         return NO;
     if ([[there fileType] isEqualToString:NSFileTypeDirectory]) {
-        path = [NSString stringWithFormat:[path hasSuffix:@"/"] ? @"%@%@" : @"%@/%@", path, [localPath lastPathComponent]];
+        path =
+            [NSString stringWithFormat:[path hasSuffix:@"/"] ? @"%@%@" : @"%@/%@", path, [localPath lastPathComponent]];
         if (![self readAttributes:&there ifAnyAtPath:path error:error])
             return NO;
     }
@@ -196,26 +201,26 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
 
 // ------------------------------------------------------------------------------------------------------ open files
 
-- (StraitReader *)readerAtPath:(NSString *)path error:(NSError **)error
-{
+- (StraitReader *)readerAtPath:(NSString *)path error:(NSError **)error {
     return [[[StraitReader alloc] initWithSession:_session path:path error:error] autorelease];
 }
 
-- (StraitWriter *)writerBy:(NSString *)method request:(StraitMessage *)request path:(NSString *)path error:(NSError **)error
-{
-    return [[[StraitWriter alloc] initWithSession:_session method:method request:request path:path error:error] autorelease];
+- (StraitWriter *)writerBy:(NSString *)method
+                   request:(StraitMessage *)request
+                      path:(NSString *)path
+                     error:(NSError **)error {
+    return [[[StraitWriter alloc] initWithSession:_session method:method request:request path:path
+                                            error:error] autorelease];
 }
 
-- (StraitWriter *)writerAtPath:(NSString *)path overwrite:(BOOL)overwrite error:(NSError **)error
-{
+- (StraitWriter *)writerAtPath:(NSString *)path overwrite:(BOOL)overwrite error:(NSError **)error {
     return [self writerAtPath:path overwrite:overwrite attributes:nil error:error];
 }
 
 - (StraitWriter *)writerAtPath:(NSString *)path
                      overwrite:(BOOL)overwrite
                     attributes:(NSDictionary *)attributes
-                         error:(NSError **)error
-{
+                         error:(NSError **)error {
     StraitMessage *request = [StraitMessage messageWithFields:4, StraitText(path), 5, StraitFlag(overwrite), 0];
     [request setField:6 to:StraitOptional(StraitI32, [attributes objectForKey:NSFilePosixPermissions])];
     [request setField:7 to:StraitOptional(StraitI16, [attributes objectForKey:StraitFileReplication])];
@@ -223,16 +228,14 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
     return [self writerBy:@"createFile" request:request path:path error:error];
 }
 
-- (StraitWriter *)appendingWriterAtPath:(NSString *)path error:(NSError **)error
-{
+- (StraitWriter *)appendingWriterAtPath:(NSString *)path error:(NSError **)error {
     StraitMessage *request = [StraitMessage messageWithFields:4, StraitText(path), 0];
     return [self writerBy:@"appendFile" request:request path:path error:error];
 }
 
 // ----------------------------------------------------------------------------------------------------------- items
 
-- (NSDictionary *)attributesOfItemAtPath:(NSString *)path error:(NSError **)error
-{
+- (NSDictionary *)attributesOfItemAtPath:(NSString *)path error:(NSError **)error {
     StraitMessage *request = [StraitMessage messageWithFields:2, StraitText(path), 0];
     StraitMessage *reply = [_session query:@"getFileInfo" request:request path:path error:error];
     if (!reply)
@@ -243,15 +246,13 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
 }
 
 /** Nil attributes without an error: nothing is there. */
-- (BOOL)readAttributes:(NSDictionary **)attributes ifAnyAtPath:(NSString *)path error:(NSError **)error
-{
+- (BOOL)readAttributes:(NSDictionary **)attributes ifAnyAtPath:(NSString *)path error:(NSError **)error {
     NSError *why = nil;
     *attributes = [self attributesOfItemAtPath:path error:&why];
     return *attributes || [why isStraitError:StraitNotFoundError] || StraitFail(error, why);
 }
 
-- (BOOL)fileExistsAtPath:(NSString *)path error:(NSError **)error
-{
+- (BOOL)fileExistsAtPath:(NSString *)path error:(NSError **)error {
     NSError *why = nil;
     if ([self attributesOfItemAtPath:path error:&why])
         return YES;
@@ -259,8 +260,7 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
     return StraitFail(error, isMissing ? nil : why);
 }
 
-- (BOOL)setAttributes:(NSDictionary *)attributes ofItemAtPath:(NSString *)path error:(NSError **)error
-{
+- (BOOL)setAttributes:(NSDictionary *)attributes ofItemAtPath:(NSString *)path error:(NSError **)error {
     StraitMessage *request = [StraitMessage messageWithFields:4, StraitText(path), 0];
     [request setField:5 to:StraitOptional(StraitI32, [attributes objectForKey:NSFilePosixPermissions])];
     [request setField:6 to:StraitText([attributes objectForKey:NSFileOwnerAccountName])];
@@ -271,47 +271,41 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
     return [_session change:@"setAttributes" request:request path:path error:error] != nil;
 }
 
-- (StraitDirectoryEnumerator *)enumeratorAtPath:(NSString *)path pageSize:(NSUInteger)pageSize error:(NSError **)error
-{
+- (StraitDirectoryEnumerator *)enumeratorAtPath:(NSString *)path pageSize:(NSUInteger)pageSize error:(NSError **)error {
     StraitDirectoryEnumerator *enumerator = [StraitDirectoryEnumerator alloc];
     return [[enumerator initWithSession:_session path:path pageSize:pageSize error:error] autorelease];
 }
 
-- (NSArray *)contentsOfDirectoryAtPath:(NSString *)path error:(NSError **)error
-{
+- (NSArray *)contentsOfDirectoryAtPath:(NSString *)path error:(NSError **)error {
     StraitDirectoryEnumerator *enumerator = [self enumeratorAtPath:path pageSize:0 error:error];
     NSArray *names = [enumerator allObjects];
     return [enumerator error] ? StraitNone(error, [enumerator error]) : names;
 }
 
-- (BOOL)createDirectoryAtPath:(NSString *)path attributes:(NSDictionary *)attributes error:(NSError **)error
-{
+- (BOOL)createDirectoryAtPath:(NSString *)path attributes:(NSDictionary *)attributes error:(NSError **)error {
     StraitValue *permission = StraitOptional(StraitI32, [attributes objectForKey:NSFilePosixPermissions]);
     StraitMessage *request = [StraitMessage messageWithFields:4, StraitText(path), 5, permission, 0];
     return [_session change:@"makeDirectories" request:request path:path error:error] != nil;
 }
 
-- (BOOL)moveItemAtPath:(NSString *)path toPath:(NSString *)target overwrite:(BOOL)overwrite error:(NSError **)error
-{
+- (BOOL)moveItemAtPath:(NSString *)path toPath:(NSString *)target overwrite:(BOOL)overwrite error:(NSError **)error {
     StraitMessage *request =
         [StraitMessage messageWithFields:4, StraitText(path), 5, StraitText(target), 6, StraitFlag(overwrite), 0];
     return [_session change:@"renamePath" request:request path:path error:error] != nil;
 }
 
-- (BOOL)removeItemAtPath:(NSString *)path recursive:(BOOL)recursive error:(NSError **)error
-{
+- (BOOL)removeItemAtPath:(NSString *)path recursive:(BOOL)recursive error:(NSError **)error {
     StraitMessage *request = [StraitMessage messageWithFields:4, StraitText(path), 5, StraitFlag(recursive), 0];
     return [_session change:@"removePath" request:request path:path error:error] != nil;
 }
 
-- (BOOL)truncateItemAtPath:(NSString *)path toLength:(unsigned long long)length error:(NSError **)error
-{
-    StraitMessage *request = [StraitMessage messageWithFields:4, StraitText(path), 5, StraitNumber(StraitI64, length), 0];
+- (BOOL)truncateItemAtPath:(NSString *)path toLength:(unsigned long long)length error:(NSError **)error {
+    StraitMessage *request =
+        [StraitMessage messageWithFields:4, StraitText(path), 5, StraitNumber(StraitI64, length), 0];
     return [_session change:@"truncateFile" request:request path:path error:error] != nil;
 }
 
-- (BOOL)concatenateItemsAtPaths:(NSArray *)sources toPath:(NSString *)path error:(NSError **)error
-{
+- (BOOL)concatenateItemsAtPaths:(NSArray *)sources toPath:(NSString *)path error:(NSError **)error {
     StraitMessage *request = [StraitMessage messageWithFields:4, StraitText(path), 5, StraitTexts(sources), 0];
     return [_session change:@"concatFiles" request:request path:path error:error] != nil;
 }
@@ -321,9 +315,9 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
 - (NSArray *)blocksOfItemAtPath:(NSString *)path
                          offset:(unsigned long long)offset
                          length:(NSUInteger)length
-                          error:(NSError **)error
-{
-    StraitMessage *request = [StraitMessage messageWithFields:2, StraitText(path), 3, StraitNumber(StraitI64, offset), 0];
+                          error:(NSError **)error {
+    StraitMessage *request =
+        [StraitMessage messageWithFields:2, StraitText(path), 3, StraitNumber(StraitI64, offset), 0];
     if (length != NSUIntegerMax)
         [request setField:4 to:StraitNumber(StraitI64, length)];
     StraitMessage *reply = [_session query:@"getBlockLocations" request:request path:path error:error];
@@ -333,24 +327,23 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
     return reply ? blocks : nil;
 }
 
-- (StraitChecksum *)checksumOfItemAtPath:(NSString *)path error:(NSError **)error
-{
+- (StraitChecksum *)checksumOfItemAtPath:(NSString *)path error:(NSError **)error {
     StraitMessage *request = [StraitMessage messageWithFields:2, StraitText(path), 0];
     StraitMessage *reply = [_session query:@"getChecksum" request:request path:path error:error];
     return reply ? [[[StraitChecksum alloc] initWithMessage:reply] autorelease] : nil;
 }
 
-- (NSDictionary *)attributesOfFileSystemAndReturnError:(NSError **)error
-{
-    StraitMessage *reply =
-        [_session query:@"getStoreStatus" request:[StraitMessage messageWithFields:0] path:nil error:error];
+- (NSDictionary *)attributesOfFileSystemAndReturnError:(NSError **)error {
+    StraitMessage *reply = [_session query:@"getStoreStatus"
+                                   request:[StraitMessage messageWithFields:0]
+                                      path:nil
+                                     error:error];
     if (!reply)
         return nil;
-    return [NSDictionary dictionaryWithObjectsAndKeys:
-        [NSNumber numberWithLongLong:[reply numberIn:2]], NSFileSystemSize,
-        [NSNumber numberWithLongLong:[reply numberIn:3]], StraitFileSystemUsedSize,
-        [NSNumber numberWithLongLong:[reply numberIn:4]], NSFileSystemFreeSize,
-        nil];
+    return [NSDictionary
+        dictionaryWithObjectsAndKeys:[NSNumber numberWithLongLong:[reply numberIn:2]], NSFileSystemSize,
+                                     [NSNumber numberWithLongLong:[reply numberIn:3]], StraitFileSystemUsedSize,
+                                     [NSNumber numberWithLongLong:[reply numberIn:4]], NSFileSystemFreeSize, nil];
 }
 
 @end

@@ -13,9 +13,8 @@ NSTimeInterval StraitTimeLeft(StraitDeadline deadline);
 extern NSString *const StraitLostDomain;
 
 /** A socket, for one caller at a time. */
-@interface StraitConnection : NSObject
-{
-@private
+@interface StraitConnection : NSObject {
+  @private
     int _socket;
     int32_t _number;
     NSString *_address, *_fault;

@@ -18,8 +18,7 @@ enum { DeadlineField = 15 };
 // Memory for a reply grows with the bytes that arrive, from this size.
 enum { FirstBuffer = 1 << 20 };
 
-StraitDeadline StraitDeadlineIn(NSTimeInterval seconds)
-{
+StraitDeadline StraitDeadlineIn(NSTimeInterval seconds) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec + now.tv_nsec / 1e9 + seconds;
@@ -31,16 +30,14 @@ static int MillisecondsLeft(StraitDeadline deadline) { return MIN(StraitTimeLeft
 
 static NSString *SystemFault(void) { return [NSString stringWithUTF8String:strerror(errno)]; }
 
-static NSError *Lost(NSString *format, NSString *address, NSString *fault)
-{
+static NSError *Lost(NSString *format, NSString *address, NSString *fault) {
     NSString *message = [NSString stringWithFormat:format, address, fault];
     NSDictionary *info = [NSDictionary dictionaryWithObject:message forKey:NSLocalizedDescriptionKey];
     return [NSError errorWithDomain:StraitLostDomain code:0 userInfo:info];
 }
 
 /** Whether the socket is ready in time. After an error it is: the next call tells. */
-static BOOL IsReady(int socket, short events, StraitDeadline deadline)
-{
+static BOOL IsReady(int socket, short events, StraitDeadline deadline) {
     struct pollfd waiting = {socket, events, 0};
     int ready;
     do {
@@ -53,15 +50,15 @@ static BOOL IsReady(int socket, short events, StraitDeadline deadline)
 }
 
 /** The connected socket; -1 with a fault. */
-static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSString **fault)
-{
+static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSString **fault) {
     int found = socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), failure = 0;
     if (found >= 0) {
         if (connect(found, one->ai_addr, one->ai_addrlen) == 0)
             return found;
         if (errno == EINPROGRESS && !IsReady(found, POLLOUT, deadline))
             errno = ETIMEDOUT;
-        else if (errno == EINPROGRESS && getsockopt(found, SOL_SOCKET, SO_ERROR, &failure, &(socklen_t){sizeof failure}) == 0)
+        else if (errno == EINPROGRESS &&
+                 getsockopt(found, SOL_SOCKET, SO_ERROR, &failure, &(socklen_t){sizeof failure}) == 0)
             errno = failure;
         if (errno == 0)
             return found;
@@ -76,8 +73,7 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
 
 @synthesize broken = _broken, login = _login;
 
-- (id)initWithSocket:(int)socket address:(NSString *)address
-{
+- (id)initWithSocket:(int)socket address:(NSString *)address {
     if ((self = [super init])) {
         _socket = socket;
         _address = [address copy];
@@ -85,24 +81,21 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
     return self;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     [self close];
     [_address release];
     [_fault release];
     [super dealloc];
 }
 
-- (void)close
-{
+- (void)close {
     if (_socket >= 0)
         close(_socket);
     _socket = -1;
     _broken = YES;
 }
 
-+ (StraitConnection *)connectionTo:(StraitURI *)uri until:(StraitDeadline)deadline error:(NSError **)error
-{
++ (StraitConnection *)connectionTo:(StraitURI *)uri until:(StraitDeadline)deadline error:(NSError **)error {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
     char port[8];
     snprintf(port, sizeof port, "%u", [uri port]);
@@ -120,8 +113,7 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
     return [[[StraitConnection alloc] initWithSocket:result address:[uri address]] autorelease];
 }
 
-- (BOOL)isLocal
-{
+- (BOOL)isLocal {
     struct sockaddr_storage peer = {0};
     if (getpeername(_socket, (struct sockaddr *)&peer, &(socklen_t){sizeof peer}) != 0)
         return NO;
@@ -131,22 +123,19 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
     return IN6_IS_ADDR_LOOPBACK(address) || (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
 }
 
-- (BOOL)isStale
-{
+- (BOOL)isStale {
     struct pollfd waiting = {_socket, POLLIN, 0};
     return poll(&waiting, 1, 0) != 0;
 }
 
 /** Always nil. The fault is nil when the time is over. */
-- (id)failFor:(NSString *)fault
-{
+- (id)failFor:(NSString *)fault {
     [_fault autorelease];
     _fault = [fault copy];
     return nil;
 }
 
-- (BOOL)send:(NSData *)bytes until:(StraitDeadline)deadline
-{
+- (BOOL)send:(NSData *)bytes until:(StraitDeadline)deadline {
     NSUInteger sent = 0;
     while (sent < [bytes length] && IsReady(_socket, POLLOUT, deadline)) {
         ssize_t count = send(_socket, (char *)[bytes bytes] + sent, [bytes length] - sent, MSG_NOSIGNAL);
@@ -159,8 +148,7 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
     return sent == [bytes length];
 }
 
-- (NSData *)receive:(NSUInteger)length until:(StraitDeadline)deadline
-{
+- (NSData *)receive:(NSUInteger)length until:(StraitDeadline)deadline {
     NSMutableData *bytes = [NSMutableData dataWithLength:MIN(length, FirstBuffer)];
     for (NSUInteger received = 0; received < length;) {
         if (received == [bytes length])
@@ -178,8 +166,7 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
 }
 
 /** The result's fields; nil with a fault. */
-- (StraitMessage *)exchange:(NSString *)method arguments:(StraitMessage *)arguments until:(StraitDeadline)deadline
-{
+- (StraitMessage *)exchange:(NSString *)method arguments:(StraitMessage *)arguments until:(StraitDeadline)deadline {
     if (![self send:StraitEncodedCall(method, ++_number, arguments) until:deadline])
         return nil;
     NSData *head = [self receive:4 until:deadline];
@@ -200,10 +187,9 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
                 request:(StraitMessage *)request
                    path:(NSString *)path
                   until:(StraitDeadline)deadline
-                  error:(NSError **)error
-{
+                  error:(NSError **)error {
     [request setField:DeadlineField to:StraitNumber(StraitI32, MAX(1, MillisecondsLeft(deadline)))];
-    _broken = YES; // until the whole reply is here
+    _broken = YES;                                              // until the whole reply is here
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init]; // for the frames, which can be large
     StraitMessage *arguments = [StraitMessage messageWithFields:1, StraitNested(request), 0];
     StraitMessage *result = [[self exchange:method arguments:arguments until:deadline] retain];
@@ -221,7 +207,8 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
         return [result messageIn:0] ?: [StraitMessage messageWithFields:0];
     NSString *message = [failure textIn:3] ?: @"";
     BOOL isRetrySafe = [failure numberIn:5] != 0;
-    return StraitNone(error, StraitFailure(StraitErrorCodeOf([failure numberIn:1]), message, [failure textIn:4], isRetrySafe));
+    return StraitNone(error,
+                      StraitFailure(StraitErrorCodeOf([failure numberIn:1]), message, [failure textIn:4], isRetrySafe));
 }
 
 @end

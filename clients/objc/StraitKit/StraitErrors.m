@@ -28,22 +28,22 @@ static const struct {
     [StraitInternalError] = {@"Internal", EIO},
 };
 
-StraitErrorCode StraitErrorCodeOf(int64_t code)
-{
+StraitErrorCode StraitErrorCodeOf(int64_t code) {
     return code >= StraitNotFoundError && code <= StraitInternalError ? (StraitErrorCode)code : StraitInternalError;
 }
 
-static NSError *SystemError(int number, NSString *path)
-{
+static NSError *SystemError(int number, NSString *path) {
     NSMutableDictionary *info = [NSMutableDictionary dictionary];
-    [info setObject:[NSString stringWithUTF8String:strerror(number)] forKey:NSLocalizedDescriptionKey];
-    if (path)
+    NSString *text = [NSString stringWithUTF8String:strerror(number)];
+    if ([path length] > 0) {
+        text = [NSString stringWithFormat:@"%@: %@", path, text];
         [info setObject:path forKey:NSFilePathErrorKey];
+    }
+    [info setObject:text forKey:NSLocalizedDescriptionKey];
     return [NSError errorWithDomain:NSPOSIXErrorDomain code:number userInfo:info];
 }
 
-NSError *StraitFailure(StraitErrorCode code, NSString *message, NSString *path, BOOL isRetrySafe)
-{
+NSError *StraitFailure(StraitErrorCode code, NSString *message, NSString *path, BOOL isRetrySafe) {
     BOOL isNamed = [path length] == 0 || [message rangeOfString:path options:NSLiteralSearch].length > 0;
     NSString *text = isNamed ? message : [NSString stringWithFormat:@"%@: %@", path, message];
     NSMutableDictionary *info = [NSMutableDictionary dictionary];
@@ -57,28 +57,24 @@ NSError *StraitFailure(StraitErrorCode code, NSString *message, NSString *path, 
 
 NSError *StraitLocalFailure(NSString *path) { return SystemError(errno, path); }
 
-BOOL StraitFail(NSError **error, NSError *why)
-{
+BOOL StraitFail(NSError **error, NSError *why) {
     if (error)
         *error = why;
     return NO;
 }
 
-id StraitNone(NSError **error, NSError *why)
-{
+id StraitNone(NSError **error, NSError *why) {
     StraitFail(error, why);
     return nil;
 }
 
 @implementation NSError (StraitErrors)
 
-- (BOOL)isStraitError:(StraitErrorCode)code
-{
+- (BOOL)isStraitError:(StraitErrorCode)code {
     return [self code] == (NSInteger)code && [[self domain] isEqualToString:StraitErrorDomain];
 }
 
-- (NSString *)straitKind
-{
+- (NSString *)straitKind {
     return [[self domain] isEqualToString:StraitErrorDomain] ? Kinds[StraitErrorCodeOf([self code])].name : nil;
 }
 

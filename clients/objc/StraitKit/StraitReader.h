@@ -3,9 +3,8 @@
 @class StraitSession;
 
 /** An open file to read, as NSFileHandle; StraitClient opens it. Only readDataAtOffset… serves several threads. */
-@interface StraitReader : NSObject
-{
-@private
+@interface StraitReader : NSObject {
+  @private
     StraitSession *_session;
     NSString *_path;
     NSLock *_reopening;

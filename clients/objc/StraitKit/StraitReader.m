@@ -4,16 +4,18 @@
 #import "StraitSession.h"
 #import "StraitWire.h"
 
+// Memory is taken ahead for so many bytes that the gateway promises, and for more as they arrive.
+enum { MaxCapacity = 64 << 20 };
+
 @interface StraitReader ()
 - (BOOL)openAndReturnError:(NSError **)error;
-- (BOOL)reopenAndReturnError:(NSError **)error;
+- (void)forget:(int64_t)handle;
 - (NSData *)fetch:(NSUInteger)length atOffset:(unsigned long long)offset error:(NSError **)error;
 @end
 
 @implementation StraitReader
 
-- (id)initWithSession:(StraitSession *)session path:(NSString *)path error:(NSError **)error
-{
+- (id)initWithSession:(StraitSession *)session path:(NSString *)path error:(NSError **)error {
     if ((self = [super init])) {
         _session = [session retain];
         _path = [path copy];
@@ -28,8 +30,7 @@
     return self;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     [self close];
     [_session release];
     [_path release];
@@ -39,38 +40,54 @@
     [super dealloc];
 }
 
-- (BOOL)openAndReturnError:(NSError **)error
-{
+/** Opens the file, or again the same file: bytes of two files would pass as one's. */
+- (BOOL)openAndReturnError:(NSError **)error {
     StraitMessage *request = [StraitMessage messageWithFields:2, StraitText(_path), 0];
     StraitMessage *reply = [_session query:@"openFile" request:request path:_path error:error];
     if (!reply)
         return NO;
+    unsigned long long length = [reply numberIn:2];
+    NSData *identity = [reply dataIn:3];
+    if ((_identity && identity && ![identity isEqualToData:_identity]) || length < _length) {
+        [self forget:[reply numberIn:1]];
+        return StraitFail(error,
+                          StraitFailure(StraitUnavailableError, @"the file was replaced while it was read", _path, NO));
+    }
     _handle = [reply numberIn:1];
-    _length = [reply numberIn:2];
+    _length = length;
     [_identity autorelease];
-    _identity = [[reply dataIn:3] retain];
+    _identity = [identity retain];
     _incarnation = [_session incarnation];
     return YES;
 }
 
-- (void)close
-{
+- (void)forget:(int64_t)handle {
+    [_session tidy:@"closeFile" request:[StraitMessage messageWithFields:4, StraitNumber(StraitI64, handle), 0]];
+}
+
+- (void)close {
     if (!_closed)
-        [_session tidy:@"closeFile" request:[StraitMessage messageWithFields:4, StraitNumber(StraitI64, _handle), 0]];
+        [self forget:_handle];
     _closed = YES;
 }
 
-- (unsigned long long)length { return _length; }
+- (unsigned long long)length {
+    return _length;
+}
 
-- (unsigned long long)offsetInFile { return _offset; }
+- (unsigned long long)offsetInFile {
+    return _offset;
+}
 
-- (void)seekToOffset:(unsigned long long)offset { _offset = offset; }
+- (void)seekToOffset:(unsigned long long)offset {
+    _offset = offset;
+}
 
 // --------------------------------------------------------------------------------------------------------- reading
 
-/** What one request gives, out of the last one's bytes if they have it: small reads of a whole file are few requests. */
-- (NSData *)nextDataUpToLength:(NSUInteger)length error:(NSError **)error
-{
+/** What one request gives, out of the last one's bytes if they have it: small reads of a whole file are few requests.
+ */
+- (NSData *)nextDataUpToLength:(NSUInteger)length error:(NSError **)error {
     if (_offset < _aheadOffset || _offset - _aheadOffset >= [_ahead length]) {
         NSData *fetched = [self fetch:[_session maxChunkBytes] atOffset:_offset error:error];
         if (!fetched)
@@ -81,12 +98,13 @@
     }
     NSUInteger from = _offset - _aheadOffset, count = MIN(length, [_ahead length] - from);
     _offset += count;
-    return count == [_ahead length] ? [[_ahead retain] autorelease] : [_ahead subdataWithRange:NSMakeRange(from, count)];
+    return count == [_ahead length] ? [[_ahead retain] autorelease]
+                                    : [_ahead subdataWithRange:NSMakeRange(from, count)];
 }
 
-- (NSData *)readDataUpToLength:(NSUInteger)length error:(NSError **)error
-{
-    NSMutableData *data = [NSMutableData data];
+- (NSData *)readDataUpToLength:(NSUInteger)length error:(NSError **)error {
+    unsigned long long left = _length > _offset ? _length - _offset : 0;
+    NSMutableData *data = [NSMutableData dataWithCapacity:MIN(length, MIN(left, MaxCapacity))];
     BOOL isEnd = NO;
     while ([data length] < length && !isEnd) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
@@ -105,13 +123,11 @@
     return data;
 }
 
-- (NSData *)readDataToEndOfFileAndReturnError:(NSError **)error
-{
+- (NSData *)readDataToEndOfFileAndReturnError:(NSError **)error {
     return [self readDataUpToLength:NSUIntegerMax error:error];
 }
 
-- (NSData *)readDataAtOffset:(unsigned long long)offset length:(NSUInteger)length error:(NSError **)error
-{
+- (NSData *)readDataAtOffset:(unsigned long long)offset length:(NSUInteger)length error:(NSError **)error {
     NSMutableData *data = [NSMutableData data];
     while ([data length] < length) {
         NSUInteger count = MIN(length - [data length], [_session maxChunkBytes]);
@@ -125,18 +141,23 @@
     return data;
 }
 
-- (NSData *)readHandle:(int64_t)handle length:(NSUInteger)length offset:(unsigned long long)offset error:(NSError **)error
-{
+- (NSData *)readHandle:(int64_t)handle
+                length:(NSUInteger)length
+                offset:(unsigned long long)offset
+                 error:(NSError **)error {
     StraitMessage *request =
         [StraitMessage messageWithFields:2, StraitNumber(StraitI64, handle), 3, StraitNumber(StraitI64, offset), 4,
                                          StraitNumber(StraitI32, length), 0];
     StraitMessage *reply = [_session query:@"readRange" request:request path:_path error:error];
-    return reply ? [reply dataIn:1] ?: [NSData data] : nil;
+    NSData *data = [reply dataIn:1] ?: [NSData data];
+    if ([data length] > length)
+        return StraitNone(error,
+                          StraitFailure(StraitInternalError, @"the gateway sent more than asked for", _path, NO));
+    return reply ? data : nil;
 }
 
 /** One request; after its handle ended with its session, another one on a new handle. */
-- (NSData *)fetch:(NSUInteger)length atOffset:(unsigned long long)offset error:(NSError **)error
-{
+- (NSData *)fetch:(NSUInteger)length atOffset:(unsigned long long)offset error:(NSError **)error {
     if (_closed)
         return StraitNone(error, StraitFailure(StraitInvalidArgumentError, @"the file is closed", _path, NO));
     if (offset > INT64_MAX)
@@ -147,25 +168,14 @@
     if (data)
         return data;
     BOOL isMissing = [why isStraitError:StraitNotFoundError];
-    if (!isMissing && ![why isStraitError:StraitInvalidArgumentError] && ![why isStraitError:StraitUnauthenticatedError])
+    if (!isMissing && ![why isStraitError:StraitInvalidArgumentError] &&
+        ![why isStraitError:StraitUnauthenticatedError])
         return StraitNone(error, why);
     [_reopening lock];
     BOOL isMine = used == _handle, hasEnded = isMissing || _incarnation != [_session incarnation];
-    BOOL isOpen = !isMine || (hasEnded && [self reopenAndReturnError:&why]);
+    BOOL isOpen = !isMine || (hasEnded && [self openAndReturnError:&why]);
     [_reopening unlock];
     return isOpen ? [self readHandle:_handle length:length offset:offset error:error] : StraitNone(error, why);
-}
-
-- (BOOL)reopenAndReturnError:(NSError **)error
-{
-    unsigned long long length = _length;
-    NSData *identity = [[_identity retain] autorelease];
-    if (![self openAndReturnError:error])
-        return NO;
-    BOOL isOther = identity && _identity && ![identity isEqualToData:_identity];
-    if (isOther || _length < length)
-        return StraitFail(error, StraitFailure(StraitUnavailableError, @"the file was replaced while it was read", _path, NO));
-    return YES;
 }
 
 @end

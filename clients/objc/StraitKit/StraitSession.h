@@ -6,9 +6,8 @@
 
 @class StraitConnection, StraitMessage, StraitOptions, StraitURI;
 
-@interface StraitSession : NSObject
-{
-@private
+@interface StraitSession : NSObject {
+  @private
     StraitURI *_uri;
     StraitOptions *_options;
     NSLock *_attaching;
@@ -33,18 +32,27 @@
 @property(readonly) int64_t incarnation;
 
 /** A request that changes nothing. */
-- (StraitMessage *)query:(NSString *)method request:(StraitMessage *)request path:(NSString *)path error:(NSError **)error;
+- (StraitMessage *)query:(NSString *)method
+                 request:(StraitMessage *)request
+                    path:(NSString *)path
+                   error:(NSError **)error;
 
 /** A request that changes something: it gets an id, the same in all its attempts. */
-- (StraitMessage *)change:(NSString *)method request:(StraitMessage *)request path:(NSString *)path error:(NSError **)error;
+- (StraitMessage *)change:(NSString *)method
+                  request:(StraitMessage *)request
+                     path:(NSString *)path
+                    error:(NSError **)error;
 
 /** A request as it stands, sent once. */
-- (StraitMessage *)callOnce:(NSString *)method request:(StraitMessage *)request path:(NSString *)path error:(NSError **)error;
+- (StraitMessage *)callOnce:(NSString *)method
+                    request:(StraitMessage *)request
+                       path:(NSString *)path
+                      error:(NSError **)error;
 
 /** A request that only cleans up: after a silence it gets little time, after a second none. */
 - (void)tidy:(NSString *)method request:(StraitMessage *)request;
 
-/** Ends the session. */
+/** Ends the session, as the last release does. */
 - (void)close;
 
 @end

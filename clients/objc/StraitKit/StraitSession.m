@@ -15,40 +15,37 @@ enum { MaxIdle = 8 };
 enum { ProtocolVersion = 1 };
 // Of one readRange or appendData. The gateway may ask for less.
 enum { MaxChunkBytes = 1 << 20 };
-static NSString *const ClearText = @"a password or token isn't sent to another machine in the clear, and this client has "
-                                   @"no TLS: use a gateway of this host";
+static NSString *const ClearText =
+    @"a password or token isn't sent to another machine in the clear, and this client has "
+    @"no TLS: use a gateway of this host";
 enum { RequestIdField = 2, IsRetryField = 3 };
 
-NSData *StraitNewId(void)
-{
+NSData *StraitNewId(void) {
     NSMutableData *bytes = [NSMutableData dataWithLength:16];
     if (getrandom([bytes mutableBytes], 16, 0) != 16)
         [NSException raise:NSInternalInconsistencyException format:@"the system has no random bytes"];
     return bytes;
 }
 
-NSString *StraitNewName(void)
-{
+NSString *StraitNewName(void) {
     const uint64_t *halves = [StraitNewId() bytes];
     return [NSString stringWithFormat:@"%016llx%016llx", (unsigned long long)halves[0], (unsigned long long)halves[1]];
 }
 
 /** Times a random factor from a half to 1, so that a gateway's clients don't all return at once. */
-static NSTimeInterval PauseAfter(int attempt)
-{
+static NSTimeInterval PauseAfter(int attempt) {
     return FirstPause * (1 << (attempt - 1)) * (0.5 + *(uint32_t *)[StraitNewId() bytes] / (2.0 * UINT32_MAX));
 }
 
 static BOOL IsLost(NSError *why) { return [[why domain] isEqualToString:StraitLostDomain]; }
 
-static NSError *Unavailable(NSError *lost, NSString *path)
-{
+static NSError *Unavailable(NSError *lost, NSString *path) {
     return StraitFailure(StraitUnavailableError, [lost localizedDescription], path, YES);
 }
 
-static NSError *Unknown(NSString *method, NSString *path, NSError *why)
-{
-    NSString *message = [NSString stringWithFormat:@"%@ may have been executed: %@", method, [why localizedDescription]];
+static NSError *Unknown(NSString *method, NSString *path, NSError *why) {
+    NSString *message =
+        [NSString stringWithFormat:@"%@ may have been executed: %@", method, [why localizedDescription]];
     return StraitFailure(StraitOutcomeUnknownError, message, path, NO);
 }
 
@@ -76,8 +73,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
 
 @synthesize maxChunkBytes = _maxChunkBytes, incarnation = _incarnation;
 
-- (id)initWithURI:(StraitURI *)uri options:(StraitOptions *)options error:(NSError **)error
-{
+- (id)initWithURI:(StraitURI *)uri options:(StraitOptions *)options error:(NSError **)error {
     if ((self = [super init])) {
         _uri = [uri retain];
         _options = [options copy];
@@ -88,6 +84,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
         NSError *why = nil;
         StraitConnection *connection = [self connectUntil:StraitDeadlineIn([_options timeout]) error:&why];
         if (!connection) {
+            _closed = YES; // there is nothing to end
             StraitFail(error, IsLost(why) ? Unavailable(why, nil) : why);
             [self release];
             return nil;
@@ -97,8 +94,8 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
     return self;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
+    [self close];
     [_uri release];
     [_options release];
     [_attaching release];
@@ -112,28 +109,41 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
 }
 
 // Other threads may replace these.
-- (id)read:(id *)variable
-{
+- (id)read:(id *)variable {
     @synchronized(self) {
         return [[*variable retain] autorelease];
     }
 }
 
-- (NSString *)token { return [self read:&_token]; }
-- (NSString *)user { return [self read:&_user]; }
-- (NSString *)storeName { return [self read:&_storeName]; }
-- (NSString *)storeURI { return [self read:&_storeURI]; }
-- (NSSet *)capabilities { return [self read:&_capabilities]; }
+- (NSString *)token {
+    return [self read:&_token];
+}
+- (NSString *)user {
+    return [self read:&_user];
+}
+- (NSString *)storeName {
+    return [self read:&_storeName];
+}
+- (NSString *)storeURI {
+    return [self read:&_storeURI];
+}
+- (NSSet *)capabilities {
+    return [self read:&_capabilities];
+}
 
 // -------------------------------------------------------------------------------------------------------- requests
 
-- (StraitMessage *)query:(NSString *)method request:(StraitMessage *)request path:(NSString *)path error:(NSError **)error
-{
+- (StraitMessage *)query:(NSString *)method
+                 request:(StraitMessage *)request
+                    path:(NSString *)path
+                   error:(NSError **)error {
     return [self call:method request:request path:path isChange:NO error:error];
 }
 
-- (StraitMessage *)change:(NSString *)method request:(StraitMessage *)request path:(NSString *)path error:(NSError **)error
-{
+- (StraitMessage *)change:(NSString *)method
+                  request:(StraitMessage *)request
+                     path:(NSString *)path
+                    error:(NSError **)error {
     [request setField:RequestIdField to:StraitData(StraitNewId())];
     return [self call:method request:request path:path isChange:YES error:error];
 }
@@ -142,8 +152,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
                 request:(StraitMessage *)request
                    path:(NSString *)path
                isChange:(BOOL)isChange
-                  error:(NSError **)error
-{
+                  error:(NSError **)error {
     StraitDeadline deadline = StraitDeadlineIn([_options timeout]), connectBy = deadline;
     BOOL wasSent = NO, wasCut = NO, wasRenewed = NO;
     NSError *why = nil;
@@ -191,8 +200,10 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
     return StraitNone(error, why);
 }
 
-- (StraitMessage *)callOnce:(NSString *)method request:(StraitMessage *)request path:(NSString *)path error:(NSError **)error
-{
+- (StraitMessage *)callOnce:(NSString *)method
+                    request:(StraitMessage *)request
+                       path:(NSString *)path
+                      error:(NSError **)error {
     return [self callOnce:method request:request path:path until:StraitDeadlineIn([_options timeout]) error:error];
 }
 
@@ -200,8 +211,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
                     request:(StraitMessage *)request
                        path:(NSString *)path
                       until:(StraitDeadline)deadline
-                      error:(NSError **)error
-{
+                      error:(NSError **)error {
     NSError *why = nil;
     StraitConnection *connection = [self borrowUntil:deadline error:&why];
     StraitMessage *reply = [connection call:method request:request path:path until:deadline error:&why];
@@ -211,8 +221,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
     return reply;
 }
 
-- (void)tidy:(NSString *)method request:(StraitMessage *)request
-{
+- (void)tidy:(NSString *)method request:(StraitMessage *)request {
     NSTimeInterval time = [_options timeout];
     @synchronized(self) {
         if (_closed || _silences > 1)
@@ -227,15 +236,13 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
         [self noteSilence];
 }
 
-- (void)noteSilence
-{
+- (void)noteSilence {
     @synchronized(self) {
         _silences++;
     }
 }
 
-- (void)close
-{
+- (void)close {
     [self tidy:@"closeSession" request:[StraitMessage messageWithFields:0]];
     @synchronized(self) {
         _closed = YES;
@@ -245,8 +252,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
 
 // ----------------------------------------------------------------------------------------------------- connections
 
-- (StraitConnection *)borrowUntil:(StraitDeadline)deadline error:(NSError **)error
-{
+- (StraitConnection *)borrowUntil:(StraitDeadline)deadline error:(NSError **)error {
     for (;;) {
         StraitConnection *connection;
         @synchronized(self) {
@@ -264,8 +270,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
     }
 }
 
-- (void)giveBack:(StraitConnection *)connection
-{
+- (void)giveBack:(StraitConnection *)connection {
     @synchronized(self) {
         if (connection && !_closed && ![connection broken] && [connection login] == _login && [_idle count] < MaxIdle)
             [_idle addObject:connection];
@@ -274,8 +279,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
     }
 }
 
-- (void)dropIdle
-{
+- (void)dropIdle {
     @synchronized(self) {
         [_idle makeObjectsPerformSelector:@selector(close)];
         [_idle removeAllObjects];
@@ -283,8 +287,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
 }
 
 /** A connection that is attached to the session. */
-- (StraitConnection *)connectUntil:(StraitDeadline)deadline error:(NSError **)error
-{
+- (StraitConnection *)connectUntil:(StraitDeadline)deadline error:(NSError **)error {
     StraitDeadline connectBy = MIN(deadline, StraitDeadlineIn(ConnectTimeout));
     StraitConnection *connection = [StraitConnection connectionTo:_uri until:connectBy error:error];
     if (!connection)
@@ -302,8 +305,7 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
     return nil;
 }
 
-- (BOOL)attach:(StraitConnection *)connection until:(StraitDeadline)deadline error:(NSError **)error
-{
+- (BOOL)attach:(StraitConnection *)connection until:(StraitDeadline)deadline error:(NSError **)error {
     StraitValue *version = StraitNumber(StraitI32, ProtocolVersion);
     StraitMessage *request, *reply = nil;
     NSUInteger login = _login;
@@ -329,14 +331,12 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why)
     return YES;
 }
 
-static void Replace(id *variable, id value)
-{
+static void Replace(id *variable, id value) {
     [*variable autorelease];
     *variable = [value copy];
 }
 
-- (void)keep:(StraitMessage *)reply login:(NSUInteger)login
-{
+- (void)keep:(StraitMessage *)reply login:(NSUInteger)login {
     StraitMessage *store = [reply messageIn:4];
     int64_t chunk = [[reply messageIn:6] numberIn:1];
     @synchronized(self) {

@@ -1,9 +1,8 @@
 #import <Foundation/Foundation.h>
 
 /** The parts of strait://host:port/@store/path. Nothing is decoded. */
-@interface StraitURI : NSObject
-{
-@private
+@interface StraitURI : NSObject {
+  @private
     NSString *_host, *_store, *_path;
     unsigned _port;
 }

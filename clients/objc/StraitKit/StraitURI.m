@@ -7,25 +7,21 @@ enum { DefaultPort = 9090, MaxPort = 65535 };
 enum { MaxNameBytes = 255 };
 
 /** Always nil. */
-static id Wrong(NSError **error, NSString *why)
-{
+static id Wrong(NSError **error, NSString *why) {
     NSString *message = [@"not the address of a gateway, strait://host:port/@store: " stringByAppendingString:why];
     return StraitNone(error, StraitFailure(StraitInvalidArgumentError, message, nil, NO));
 }
 
-static BOOL HasAny(NSString *text, NSString *characters)
-{
+static BOOL HasAny(NSString *text, NSString *characters) {
     return [text rangeOfCharacterFromSet:[NSCharacterSet characterSetWithCharactersInString:characters]].length > 0;
 }
 
 /** By its code units: a letter's accents that follow the character hide it from other methods. */
-static BOOL BeginsWith(NSString *text, unichar character)
-{
+static BOOL BeginsWith(NSString *text, unichar character) {
     return [text length] > 0 && [text characterAtIndex:0] == character;
 }
 
-static BOOL IsName(NSString *name)
-{
+static BOOL IsName(NSString *name) {
     return ![name isEqualToString:@"."] && ![name isEqualToString:@".."] &&
            [name lengthOfBytesUsingEncoding:NSUTF8StringEncoding] <= MaxNameBytes &&
            !HasAny(name, [NSString stringWithCharacters:&(unichar){0} length:1]);
@@ -35,8 +31,7 @@ static BOOL IsName(NSString *name)
 
 @synthesize host = _host, port = _port, store = _store, path = _path;
 
-- (void)dealloc
-{
+- (void)dealloc {
     [_host release];
     [_store release];
     [_path release];
@@ -44,8 +39,7 @@ static BOOL IsName(NSString *name)
 }
 
 /** HOST, HOST:PORT or [HOST]:PORT. */
-- (BOOL)readAuthority:(NSString *)text
-{
+- (BOOL)readAuthority:(NSString *)text {
     BOOL isBracketed = BeginsWith(text, '[');
     NSRange end = [text rangeOfString:isBracketed ? @"]" : @":"];
     if (isBracketed && end.length == 0)
@@ -67,10 +61,10 @@ static BOOL IsName(NSString *name)
     return _port >= 1 && _port <= MaxPort;
 }
 
-+ (StraitURI *)URIWithString:(NSString *)text error:(NSError **)error
-{
++ (StraitURI *)URIWithString:(NSString *)text error:(NSError **)error {
     if (![text hasPrefix:Scheme]) // with an @, it may hold a password
-        return Wrong(error, [NSString stringWithFormat:@"%@ doesn't begin with %@", HasAny(text, @"@") ? @"it" : text, Scheme]);
+        return Wrong(
+            error, [NSString stringWithFormat:@"%@ doesn't begin with %@", HasAny(text, @"@") ? @"it" : text, Scheme]);
     NSCharacterSet *slash = [NSCharacterSet characterSetWithCharactersInString:@"/"];
     NSArray *parts = [[text substringFromIndex:[Scheme length]] componentsSeparatedByCharactersInSet:slash];
     NSString *authority = [parts objectAtIndex:0];
@@ -88,7 +82,8 @@ static BOOL IsName(NSString *name)
         NSString *rest = [first substringFromIndex:1];
         if ([rest length] == 0)
             return Wrong(error, [NSString stringWithFormat:@"\"%@\": a store's name follows the @, as in /@lab; "
-                                                           @"a directory called @ is /@@", text]);
+                                                           @"a directory called @ is /@@",
+                                                           text]);
         if (BeginsWith(rest, '@')) { // a directory, with one @ less
             [names replaceObjectAtIndex:0 withObject:rest];
         } else {
@@ -100,22 +95,22 @@ static BOOL IsName(NSString *name)
     for (NSString *name in checked)
         if (!IsName(name))
             return Wrong(error, [NSString stringWithFormat:@"\"%@\" has a name that is . or .., holds a NUL byte, or "
-                                                           @"is longer than %d bytes", text, MaxNameBytes]);
+                                                           @"is longer than %d bytes",
+                                                           text, MaxNameBytes]);
     uri->_path = [[@"/" stringByAppendingString:[names componentsJoinedByString:@"/"]] retain];
     return uri;
 }
 
-+ (StraitURI *)URIWithAddress:(NSString *)address error:(NSError **)error
-{
++ (StraitURI *)URIWithAddress:(NSString *)address error:(NSError **)error {
     BOOL hasScheme = [address rangeOfString:@"://"].length > 0;
     StraitURI *uri = [self URIWithString:hasScheme ? address : [Scheme stringByAppendingString:address] error:error];
     if (uri && ![uri->_path isEqualToString:@"/"])
-        return Wrong(error, [@"it ends with the gateway or its store, and has no path: " stringByAppendingString:address]);
+        return Wrong(error,
+                     [@"it ends with the gateway or its store, and has no path: " stringByAppendingString:address]);
     return uri;
 }
 
-- (NSString *)address
-{
+- (NSString *)address {
     BOOL isNumeric = [_host rangeOfString:@":"].length > 0;
     return [NSString stringWithFormat:isNumeric ? @"[%@]:%u" : @"%@:%u", _host, _port];
 }

@@ -18,5 +18,8 @@ StraitValue *StraitMilliseconds(NSDate *date);
 @end
 
 @interface StraitDirectoryEnumerator (Values)
-- (id)initWithSession:(StraitSession *)session path:(NSString *)path pageSize:(NSUInteger)pageSize error:(NSError **)error;
+- (id)initWithSession:(StraitSession *)session
+                 path:(NSString *)path
+             pageSize:(NSUInteger)pageSize
+                error:(NSError **)error;
 @end

@@ -1,4 +1,5 @@
 #import "StraitValues.h"
+#import "StraitFailure.h"
 #import "StraitSession.h"
 #import "StraitWire.h"
 #include <math.h>
@@ -13,17 +14,17 @@ NSString *const StraitFileSystemUsedSize = @"StraitFileSystemUsedSize";
 
 @synthesize store = _store, user = _user, password = _password, token = _token, timeout = _timeout;
 
-+ (StraitOptions *)options { return [[[self alloc] init] autorelease]; }
++ (StraitOptions *)options {
+    return [[[self alloc] init] autorelease];
+}
 
-- (id)init
-{
+- (id)init {
     if ((self = [super init]))
         _timeout = 120;
     return self;
 }
 
-- (id)copyWithZone:(NSZone *)zone
-{
+- (id)copyWithZone:(NSZone *)zone {
     StraitOptions *copy = [[StraitOptions allocWithZone:zone] init];
     [copy setStore:_store];
     [copy setUser:_user];
@@ -33,8 +34,7 @@ NSString *const StraitFileSystemUsedSize = @"StraitFileSystemUsedSize";
     return copy;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     [_store release];
     [_user release];
     [_password release];
@@ -46,33 +46,28 @@ NSString *const StraitFileSystemUsedSize = @"StraitFileSystemUsedSize";
 
 static NSDate *Date(int64_t milliseconds) { return [NSDate dateWithTimeIntervalSince1970:milliseconds / 1000.0]; }
 
-StraitValue *StraitMilliseconds(NSDate *date)
-{
+StraitValue *StraitMilliseconds(NSDate *date) {
     return date ? StraitNumber(StraitI64, llround([date timeIntervalSince1970] * 1000)) : nil;
 }
 
-NSDictionary *StraitAttributes(StraitMessage *info)
-{
-    return [NSDictionary dictionaryWithObjectsAndKeys:
-        [info textIn:1] ?: @"", StraitFilePath,
-        [info numberIn:2] == 2 ? NSFileTypeDirectory : NSFileTypeRegular, NSFileType,
-        [NSNumber numberWithLongLong:[info numberIn:3]], NSFileSize,
-        [NSNumber numberWithLongLong:[info numberIn:4]], StraitFileBlockSize,
-        [NSNumber numberWithLongLong:[info numberIn:5]], StraitFileReplication,
-        Date([info numberIn:6]), NSFileModificationDate,
-        Date([info numberIn:7]), StraitFileAccessDate,
-        [NSNumber numberWithUnsignedLong:[info numberIn:8]], NSFilePosixPermissions,
-        [info textIn:9] ?: @"", NSFileOwnerAccountName,
-        [info textIn:10] ?: @"", NSFileGroupOwnerAccountName,
-        nil];
+NSDictionary *StraitAttributes(StraitMessage *info) {
+    return [NSDictionary
+        dictionaryWithObjectsAndKeys:[info textIn:1] ?: @"", StraitFilePath,
+                                     [info numberIn:2] == 2 ? NSFileTypeDirectory : NSFileTypeRegular, NSFileType,
+                                     [NSNumber numberWithLongLong:[info numberIn:3]], NSFileSize,
+                                     [NSNumber numberWithLongLong:[info numberIn:4]], StraitFileBlockSize,
+                                     [NSNumber numberWithLongLong:[info numberIn:5]], StraitFileReplication,
+                                     Date([info numberIn:6]), NSFileModificationDate, Date([info numberIn:7]),
+                                     StraitFileAccessDate, [NSNumber numberWithUnsignedLong:[info numberIn:8]],
+                                     NSFilePosixPermissions, [info textIn:9] ?: @"", NSFileOwnerAccountName,
+                                     [info textIn:10] ?: @"", NSFileGroupOwnerAccountName, nil];
 }
 
 @implementation StraitBlock
 
 @synthesize offset = _offset, length = _length, hosts = _hosts;
 
-- (id)initWithMessage:(StraitMessage *)message
-{
+- (id)initWithMessage:(StraitMessage *)message {
     if ((self = [super init])) {
         _offset = [message numberIn:1];
         _length = [message numberIn:2];
@@ -81,8 +76,7 @@ NSDictionary *StraitAttributes(StraitMessage *info)
     return self;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     [_hosts release];
     [super dealloc];
 }
@@ -93,8 +87,7 @@ NSDictionary *StraitAttributes(StraitMessage *info)
 
 @synthesize algorithm = _algorithm, value = _value;
 
-- (id)initWithMessage:(StraitMessage *)message
-{
+- (id)initWithMessage:(StraitMessage *)message {
     if ((self = [super init])) {
         _algorithm = [[message textIn:1] ?: @"" copy];
         _value = [[message dataIn:2] ?: [NSData data] copy];
@@ -102,8 +95,7 @@ NSDictionary *StraitAttributes(StraitMessage *info)
     return self;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     [_algorithm release];
     [_value release];
     [super dealloc];
@@ -117,8 +109,10 @@ NSDictionary *StraitAttributes(StraitMessage *info)
 
 @implementation StraitDirectoryEnumerator
 
-- (id)initWithSession:(StraitSession *)session path:(NSString *)path pageSize:(NSUInteger)pageSize error:(NSError **)error
-{
+- (id)initWithSession:(StraitSession *)session
+                 path:(NSString *)path
+             pageSize:(NSUInteger)pageSize
+                error:(NSError **)error {
     if ((self = [super init])) {
         _session = [session retain];
         _path = [path copy];
@@ -131,8 +125,7 @@ NSDictionary *StraitAttributes(StraitMessage *info)
     return self;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     if (_cursor)
         [_session tidy:@"closeFile" request:[StraitMessage messageWithFields:4, StraitOptional(StraitI64, _cursor), 0]];
     [_session release];
@@ -145,22 +138,26 @@ NSDictionary *StraitAttributes(StraitMessage *info)
 }
 
 /** The next page. The cursor moves with each answer, so a page after the first is asked for once. */
-- (BOOL)fetchAndReturnError:(NSError **)error
-{
-    StraitMessage *request = [StraitMessage messageWithFields:2, StraitText(_path), 3, StraitOptional(StraitI64, _cursor),
-                                                              4, StraitOptional(StraitI32, _pageSize), 0];
-    StraitMessage *reply = _cursor ? [_session callOnce:@"listDirectory" request:request path:_path error:error]
-                                   : [_session query:@"listDirectory" request:request path:_path error:error];
+- (BOOL)fetchAndReturnError:(NSError **)error {
+    StraitMessage *request =
+        [StraitMessage messageWithFields:2, StraitText(_path), 3, StraitOptional(StraitI64, _cursor), 4,
+                                         StraitOptional(StraitI32, _pageSize), 0];
+    NSError *why = nil;
+    StraitMessage *reply = _cursor ? [_session callOnce:@"listDirectory" request:request path:_path error:&why]
+                                   : [_session query:@"listDirectory" request:request path:_path error:&why];
+    if (!_cursor)
+        _incarnation = [_session incarnation];
+    else if (!reply && ([why isStraitError:StraitUnauthenticatedError] || _incarnation != [_session incarnation]))
+        why = StraitFailure(StraitUnavailableError, @"the session ended while the directory was listed", _path, YES);
     [_cursor release];
     _cursor = [reply hasField:2] ? [[NSNumber alloc] initWithLongLong:[reply numberIn:2]] : nil;
     [_page release];
     _page = [[reply messagesIn:1] retain];
     _next = 0;
-    return reply != nil;
+    return reply || StraitFail(error, why);
 }
 
-- (id)nextObject
-{
+- (id)nextObject {
     while (_next == [_page count]) {
         if (!_cursor)
             return nil;
@@ -173,8 +170,20 @@ NSDictionary *StraitAttributes(StraitMessage *info)
     return slash.length ? [path substringFromIndex:NSMaxRange(slash)] : path ?: @"";
 }
 
-- (NSDictionary *)fileAttributes { return _next > 0 ? StraitAttributes([_page objectAtIndex:_next - 1]) : nil; }
+/** For `for`: one name at a time, so that fileAttributes are those of its turn. */
+- (NSUInteger)countByEnumeratingWithState:(NSFastEnumerationState *)state objects:(id *)names count:(NSUInteger)most {
+    names[0] = [self nextObject];
+    state->itemsPtr = names;
+    state->mutationsPtr = (unsigned long *)self; // its class, which stays
+    return names[0] ? 1 : 0;
+}
 
-- (NSError *)error { return [[_error retain] autorelease]; }
+- (NSDictionary *)fileAttributes {
+    return _next > 0 ? StraitAttributes([_page objectAtIndex:_next - 1]) : nil;
+}
+
+- (NSError *)error {
+    return [[_error retain] autorelease];
+}
 
 @end

@@ -21,9 +21,8 @@ typedef enum {
 enum { StraitMaxFrame = 16 << 20 };
 
 /** A value of a field: a number, or an object: NSData, a message, or an NSArray of values. */
-@interface StraitValue : NSObject
-{
-@public
+@interface StraitValue : NSObject {
+  @public
     StraitType type;
     int64_t number;
     id object;
@@ -41,9 +40,8 @@ StraitValue *StraitTexts(NSArray *texts);
 @class StraitMessage;
 StraitValue *StraitNested(StraitMessage *message);
 
-@interface StraitMessage : NSObject
-{
-@private
+@interface StraitMessage : NSObject {
+  @private
     NSMutableDictionary *_fields;
 }
 

@@ -10,8 +10,7 @@ enum { MaxValues = 1 << 20 };
 
 @implementation StraitValue
 
-- (void)dealloc
-{
+- (void)dealloc {
     [object release];
     [super dealloc];
 }
@@ -20,8 +19,7 @@ enum { MaxValues = 1 << 20 };
 
 // ------------------------------------------------------------------------------------------------- values to send
 
-static StraitValue *Value(StraitType type, int64_t number, id object)
-{
+static StraitValue *Value(StraitType type, int64_t number, id object) {
     StraitValue *value = [[[StraitValue alloc] init] autorelease];
     value->type = type;
     value->number = number;
@@ -31,8 +29,7 @@ static StraitValue *Value(StraitType type, int64_t number, id object)
 
 StraitValue *StraitNumber(StraitType type, int64_t number) { return Value(type, number, nil); }
 
-StraitValue *StraitOptional(StraitType type, NSNumber *number)
-{
+StraitValue *StraitOptional(StraitType type, NSNumber *number) {
     return number ? StraitNumber(type, [number longLongValue]) : nil;
 }
 
@@ -42,8 +39,7 @@ StraitValue *StraitData(NSData *data) { return data ? Value(StraitBytes, 0, data
 
 StraitValue *StraitText(NSString *text) { return StraitData([text dataUsingEncoding:NSUTF8StringEncoding]); }
 
-StraitValue *StraitTexts(NSArray *texts)
-{
+StraitValue *StraitTexts(NSArray *texts) {
     NSMutableArray *values = [NSMutableArray array];
     for (NSString *text in texts)
         [values addObject:StraitText(text)];
@@ -54,8 +50,7 @@ StraitValue *StraitNested(StraitMessage *message) { return message ? Value(Strai
 
 // ------------------------------------------------------------------------------------------------------- messages
 
-static NSString *Text(NSData *data)
-{
+static NSString *Text(NSData *data) {
     if (!data)
         return nil;
     NSString *text = [[NSString alloc] initWithData:data encoding:NSUTF8StringEncoding];
@@ -66,21 +61,18 @@ static NSString *Text(NSData *data)
 
 @implementation StraitMessage
 
-- (id)init
-{
+- (id)init {
     if ((self = [super init]))
         _fields = [[NSMutableDictionary alloc] init];
     return self;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     [_fields release];
     [super dealloc];
 }
 
-+ (StraitMessage *)messageWithFields:(int)first, ...
-{
++ (StraitMessage *)messageWithFields:(int)first, ... {
     StraitMessage *message = [[[StraitMessage alloc] init] autorelease];
     va_list rest;
     va_start(rest, first);
@@ -90,8 +82,7 @@ static NSString *Text(NSData *data)
     return message;
 }
 
-- (void)setField:(int)field to:(StraitValue *)value
-{
+- (void)setField:(int)field to:(StraitValue *)value {
     NSNumber *number = [NSNumber numberWithInt:field];
     if (value)
         [_fields setObject:value forKey:number];
@@ -99,32 +90,41 @@ static NSString *Text(NSData *data)
         [_fields removeObjectForKey:number];
 }
 
-- (StraitValue *)valueIn:(int)field { return [_fields objectForKey:[NSNumber numberWithInt:field]]; }
+- (StraitValue *)valueIn:(int)field {
+    return [_fields objectForKey:[NSNumber numberWithInt:field]];
+}
 
-- (BOOL)hasField:(int)field { return [self valueIn:field] != nil; }
+- (BOOL)hasField:(int)field {
+    return [self valueIn:field] != nil;
+}
 
-- (NSArray *)fields { return [[_fields allKeys] sortedArrayUsingSelector:@selector(compare:)]; }
+- (NSArray *)fields {
+    return [[_fields allKeys] sortedArrayUsingSelector:@selector(compare:)];
+}
 
-- (id)objectIn:(int)field ofType:(StraitType)type
-{
+- (id)objectIn:(int)field ofType:(StraitType)type {
     StraitValue *value = [self valueIn:field];
     return value && value->type == type ? value->object : nil;
 }
 
-- (int64_t)numberIn:(int)field
-{
+- (int64_t)numberIn:(int)field {
     StraitValue *value = [self valueIn:field];
     return value ? value->number : 0;
 }
 
-- (NSData *)dataIn:(int)field { return [self objectIn:field ofType:StraitBytes]; }
+- (NSData *)dataIn:(int)field {
+    return [self objectIn:field ofType:StraitBytes];
+}
 
-- (NSString *)textIn:(int)field { return Text([self dataIn:field]); }
+- (NSString *)textIn:(int)field {
+    return Text([self dataIn:field]);
+}
 
-- (StraitMessage *)messageIn:(int)field { return [self objectIn:field ofType:StraitStruct]; }
+- (StraitMessage *)messageIn:(int)field {
+    return [self objectIn:field ofType:StraitStruct];
+}
 
-- (NSArray *)messagesIn:(int)field
-{
+- (NSArray *)messagesIn:(int)field {
     NSMutableArray *messages = [NSMutableArray array];
     for (StraitValue *item in [self objectIn:field ofType:StraitList])
         if (item->type == StraitStruct)
@@ -132,8 +132,7 @@ static NSString *Text(NSData *data)
     return messages;
 }
 
-- (NSArray *)textsIn:(int)field
-{
+- (NSArray *)textsIn:(int)field {
     NSMutableArray *texts = [NSMutableArray array];
     for (StraitValue *item in [self objectIn:field ofType:StraitList])
         if (item->type == StraitBytes)
@@ -145,39 +144,47 @@ static NSString *Text(NSData *data)
 
 // ------------------------------------------------------------------------------------------------------- encoding
 
-static void AppendNumber(NSMutableData *target, int64_t number, unsigned size)
-{
+static void AppendNumber(NSMutableData *target, int64_t number, unsigned size) {
     uint64_t swapped = NSSwapHostLongLongToBig(number);
     [target appendBytes:(char *)&swapped + 8 - size length:size];
 }
 
 static void AppendMessage(NSMutableData *target, StraitMessage *message);
 
-static void AppendValue(NSMutableData *target, StraitValue *value)
-{
+static void AppendValue(NSMutableData *target, StraitValue *value) {
     switch (value->type) {
     case StraitBool:
-    case StraitByte: AppendNumber(target, value->number, 1); break;
-    case StraitI16: AppendNumber(target, value->number, 2); break;
-    case StraitI32: AppendNumber(target, value->number, 4); break;
-    case StraitI64: AppendNumber(target, value->number, 8); break;
+    case StraitByte:
+        AppendNumber(target, value->number, 1);
+        break;
+    case StraitI16:
+        AppendNumber(target, value->number, 2);
+        break;
+    case StraitI32:
+        AppendNumber(target, value->number, 4);
+        break;
+    case StraitI64:
+        AppendNumber(target, value->number, 8);
+        break;
     case StraitBytes:
         AppendNumber(target, [value->object length], 4);
         [target appendData:value->object];
         break;
-    case StraitStruct: AppendMessage(target, value->object); break;
+    case StraitStruct:
+        AppendMessage(target, value->object);
+        break;
     case StraitList: // of strings: no request has others
         AppendNumber(target, StraitBytes, 1);
         AppendNumber(target, [value->object count], 4);
         for (StraitValue *item in value->object)
             AppendValue(target, item);
         break;
-    default: [NSException raise:NSInvalidArgumentException format:@"a value of type %d to send", value->type];
+    default:
+        [NSException raise:NSInvalidArgumentException format:@"a value of type %d to send", value->type];
     }
 }
 
-static void AppendMessage(NSMutableData *target, StraitMessage *message)
-{
+static void AppendMessage(NSMutableData *target, StraitMessage *message) {
     for (NSNumber *number in [message fields]) {
         StraitValue *value = [message valueIn:[number intValue]];
         AppendNumber(target, value->type, 1);
@@ -187,8 +194,7 @@ static void AppendMessage(NSMutableData *target, StraitMessage *message)
     AppendNumber(target, StraitStop, 1);
 }
 
-NSData *StraitEncodedCall(NSString *method, int32_t number, StraitMessage *arguments)
-{
+NSData *StraitEncodedCall(NSString *method, int32_t number, StraitMessage *arguments) {
     NSMutableData *frame = [NSMutableData dataWithLength:4];
     AppendNumber(frame, Version << 16 | Call, 4);
     AppendValue(frame, StraitText(method));
@@ -208,8 +214,7 @@ typedef struct {
     NSString *wrong;
 } Reader;
 
-static const uint8_t *Take(Reader *reader, NSUInteger size)
-{
+static const uint8_t *Take(Reader *reader, NSUInteger size) {
     if (!reader->wrong && size > reader->length - reader->position)
         reader->wrong = @"a reply with a wrong length";
     if (reader->wrong)
@@ -218,8 +223,7 @@ static const uint8_t *Take(Reader *reader, NSUInteger size)
     return reader->bytes + reader->position - size;
 }
 
-static int64_t TakeNumber(Reader *reader, unsigned size)
-{
+static int64_t TakeNumber(Reader *reader, unsigned size) {
     const uint8_t *bytes = Take(reader, size);
     if (!bytes)
         return 0;
@@ -229,8 +233,7 @@ static int64_t TakeNumber(Reader *reader, unsigned size)
     return number;
 }
 
-static NSData *TakeData(Reader *reader)
-{
+static NSData *TakeData(Reader *reader) {
     uint32_t size = TakeNumber(reader, 4); // a negative one is above any frame's
     const uint8_t *bytes = Take(reader, size);
     return bytes ? [NSData dataWithBytes:bytes length:size] : nil;
@@ -240,8 +243,7 @@ static StraitMessage *TakeMessage(Reader *reader, int depth);
 static StraitValue *TakeValue(Reader *reader, StraitType type, int depth);
 
 /** Of a map, the keys and the values become items: no message has one, and a newer gateway's is read over. */
-static StraitValue *TakeItems(Reader *reader, StraitType type, int depth)
-{
+static StraitValue *TakeItems(Reader *reader, StraitType type, int depth) {
     StraitType first = TakeNumber(reader, 1), second = type == StraitMap ? TakeNumber(reader, 1) : first;
     int64_t count = TakeNumber(reader, 4) * (type == StraitMap ? 2 : 1);
     if (count < 0)
@@ -255,30 +257,37 @@ static StraitValue *TakeItems(Reader *reader, StraitType type, int depth)
     return Value(type, 0, items);
 }
 
-static StraitValue *TakeValue(Reader *reader, StraitType type, int depth)
-{
+static StraitValue *TakeValue(Reader *reader, StraitType type, int depth) {
     if (depth > MaxDepth || ++reader->values > MaxValues)
         reader->wrong = @"a reply that is too deep, or has too many values";
     if (reader->wrong)
         return nil;
     switch (type) {
     case StraitBool:
-    case StraitByte: return Value(type, TakeNumber(reader, 1), nil);
-    case StraitI16: return Value(type, TakeNumber(reader, 2), nil);
-    case StraitI32: return Value(type, TakeNumber(reader, 4), nil);
+    case StraitByte:
+        return Value(type, TakeNumber(reader, 1), nil);
+    case StraitI16:
+        return Value(type, TakeNumber(reader, 2), nil);
+    case StraitI32:
+        return Value(type, TakeNumber(reader, 4), nil);
     case StraitDouble:
-    case StraitI64: return Value(type, TakeNumber(reader, 8), nil);
-    case StraitBytes: return Value(type, 0, TakeData(reader));
-    case StraitStruct: return Value(type, 0, TakeMessage(reader, depth + 1));
+    case StraitI64:
+        return Value(type, TakeNumber(reader, 8), nil);
+    case StraitBytes:
+        return Value(type, 0, TakeData(reader));
+    case StraitStruct:
+        return Value(type, 0, TakeMessage(reader, depth + 1));
     case StraitMap:
     case StraitSet:
-    case StraitList: return TakeItems(reader, type, depth);
-    default: reader->wrong = @"a reply with a field of an unknown type"; return nil;
+    case StraitList:
+        return TakeItems(reader, type, depth);
+    default:
+        reader->wrong = @"a reply with a field of an unknown type";
+        return nil;
     }
 }
 
-static StraitMessage *TakeMessage(Reader *reader, int depth)
-{
+static StraitMessage *TakeMessage(Reader *reader, int depth) {
     StraitMessage *message = [[[StraitMessage alloc] init] autorelease];
     for (StraitType type = TakeNumber(reader, 1); type != StraitStop; type = TakeNumber(reader, 1)) {
         int field = TakeNumber(reader, 2);
@@ -287,15 +296,13 @@ static StraitMessage *TakeMessage(Reader *reader, int depth)
     return message;
 }
 
-NSInteger StraitFrameSize(NSData *head)
-{
+NSInteger StraitFrameSize(NSData *head) {
     Reader reader = {[head bytes], [head length], 0, 0, nil};
     int64_t size = TakeNumber(&reader, 4);
     return !reader.wrong && size >= 0 && size <= StraitMaxFrame ? size : -1;
 }
 
-StraitMessage *StraitDecodedReply(NSData *frame, NSString *method, int32_t number, NSString **why)
-{
+StraitMessage *StraitDecodedReply(NSData *frame, NSString *method, int32_t number, NSString **why) {
     Reader reader = {[frame bytes], [frame length], 0, 0, nil};
     int64_t version = TakeNumber(&reader, 2), type = TakeNumber(&reader, 2);
     NSString *name = Text(TakeData(&reader));

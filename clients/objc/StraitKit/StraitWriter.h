@@ -7,9 +7,8 @@
  * Unavailable it is still open: it keeps the bytes that the gateway hasn't taken, and sends them again with the next
  * call.
  */
-@interface StraitWriter : NSObject
-{
-@private
+@interface StraitWriter : NSObject {
+  @private
     StraitSession *_session;
     NSString *_path;
     int64_t _handle, _incarnation;

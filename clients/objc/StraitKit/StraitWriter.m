@@ -18,8 +18,7 @@ enum { Flush = 1, Sync = 2 };
                method:(NSString *)method
               request:(StraitMessage *)request
                  path:(NSString *)path
-                error:(NSError **)error
-{
+                error:(NSError **)error {
     if ((self = [super init])) {
         _session = [session retain];
         _path = [path copy];
@@ -38,8 +37,7 @@ enum { Flush = 1, Sync = 2 };
     return self;
 }
 
-- (void)dealloc
-{
+- (void)dealloc {
     [self abandon];
     [_session release];
     [_path release];
@@ -48,25 +46,25 @@ enum { Flush = 1, Sync = 2 };
     [super dealloc];
 }
 
-- (void)abandon
-{
-    StraitMessage *request = [StraitMessage messageWithFields:4, StraitNumber(StraitI64, _handle), 5, StraitFlag(YES), 0];
+- (void)abandon {
+    StraitMessage *request =
+        [StraitMessage messageWithFields:4, StraitNumber(StraitI64, _handle), 5, StraitFlag(YES), 0];
     if (!_end)
         [_session tidy:@"closeFile" request:request];
     [self endFor:@"the file is closed"];
 }
 
 /** Later calls fail with this; nil: the file is open. */
-- (void)endFor:(NSString *)reason
-{
+- (void)endFor:(NSString *)reason {
     [_end autorelease];
     _end = reason ? [StraitFailure(StraitInvalidArgumentError, reason, _path, NO) retain] : nil;
 }
 
-- (unsigned long long)offsetInFile { return _sent + [_pending length]; }
+- (unsigned long long)offsetInFile {
+    return _sent + [_pending length];
+}
 
-- (BOOL)writeData:(NSData *)data error:(NSError **)error
-{
+- (BOOL)writeData:(NSData *)data error:(NSError **)error {
     if (_end)
         return StraitFail(error, _end);
     NSUInteger chunk = [_session maxChunkBytes], taken = 0, length = [data length];
@@ -80,12 +78,12 @@ enum { Flush = 1, Sync = 2 };
     return YES;
 }
 
-- (BOOL)sendPendingAndReturnError:(NSError **)error
-{
+- (BOOL)sendPendingAndReturnError:(NSError **)error {
     if ([_pending length] == 0)
         return YES;
-    StraitMessage *request = [StraitMessage messageWithFields:4, StraitNumber(StraitI64, _handle), 5,
-                                                              StraitNumber(StraitI64, _sent), 6, StraitData(_pending), 0];
+    StraitMessage *request =
+        [StraitMessage messageWithFields:4, StraitNumber(StraitI64, _handle), 5, StraitNumber(StraitI64, _sent), 6,
+                                         StraitData(_pending), 0];
     NSError *why = nil;
     if (![_session change:@"appendData" request:request path:_path error:&why])
         return [self failFor:why error:error];
@@ -95,8 +93,7 @@ enum { Flush = 1, Sync = 2 };
 }
 
 /** After NoSpace and Unavailable the file goes on; after other errors it is over. */
-- (BOOL)failFor:(NSError *)why error:(NSError **)error
-{
+- (BOOL)failFor:(NSError *)why error:(NSError **)error {
     if ([why isStraitError:StraitNoSpaceError] || [why isStraitError:StraitUnavailableError])
         return StraitFail(error, why);
     BOOL isGone = [why isStraitError:StraitUnauthenticatedError] ||
@@ -107,8 +104,7 @@ enum { Flush = 1, Sync = 2 };
     return StraitFail(error, why);
 }
 
-- (BOOL)flush:(int)mode error:(NSError **)error
-{
+- (BOOL)flush:(int)mode error:(NSError **)error {
     if (_end)
         return StraitFail(error, _end);
     if (![self sendPendingAndReturnError:error])
@@ -119,12 +115,15 @@ enum { Flush = 1, Sync = 2 };
     return [_session query:@"flushFile" request:request path:_path error:&why] || [self failFor:why error:error];
 }
 
-- (BOOL)flushAndReturnError:(NSError **)error { return [self flush:Flush error:error]; }
+- (BOOL)flushAndReturnError:(NSError **)error {
+    return [self flush:Flush error:error];
+}
 
-- (BOOL)synchronizeAndReturnError:(NSError **)error { return [self flush:Sync error:error]; }
+- (BOOL)synchronizeAndReturnError:(NSError **)error {
+    return [self flush:Sync error:error];
+}
 
-- (BOOL)closeAndReturnError:(NSError **)error
-{
+- (BOOL)closeAndReturnError:(NSError **)error {
     if (_end)
         return StraitFail(error, _end);
     if (![self sendPendingAndReturnError:error])

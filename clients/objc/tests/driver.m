@@ -12,13 +12,14 @@ static StraitClient *client;
 @end
 
 @implementation StraitClient (Session)
-- (StraitSession *)session { return _session; }
+- (StraitSession *)session {
+    return _session;
+}
 @end
 
 // ------------------------------------------------------------------------------------------- parts of the messages
 
-static BOOL readNumber(uint32_t *number)
-{
+static BOOL readNumber(uint32_t *number) {
     if (fread(number, 4, 1, stdin) != 1)
         return NO;
     *number = NSSwapBigIntToHost(*number);
@@ -28,8 +29,7 @@ static BOOL readNumber(uint32_t *number)
 static void writeNumber(uint32_t number) { fwrite(&(uint32_t){NSSwapHostIntToBig(number)}, 4, 1, stdout); }
 
 /** Nil at the end of the input. */
-static NSArray *readParts(void)
-{
+static NSArray *readParts(void) {
     uint32_t count, length;
     if (!readNumber(&count))
         return nil;
@@ -44,26 +44,24 @@ static NSArray *readParts(void)
 }
 
 /** Of NSData, NSString and NSNumber. */
-static void writeParts(NSArray *parts)
-{
+static void writeParts(NSArray *parts) {
     writeNumber([parts count]);
     for (id part in parts) {
-        NSData *data = [part isKindOfClass:[NSData class]] ? part : [[part description] dataUsingEncoding:NSUTF8StringEncoding];
+        NSData *data =
+            [part isKindOfClass:[NSData class]] ? part : [[part description] dataUsingEncoding:NSUTF8StringEncoding];
         writeNumber([data length]);
         fwrite([data bytes], 1, [data length], stdout);
     }
     fflush(stdout);
 }
 
-static NSString *text(NSArray *parts, NSUInteger index)
-{
+static NSString *text(NSArray *parts, NSUInteger index) {
     NSData *part = [parts objectAtIndex:index];
     return [[[NSString alloc] initWithData:part encoding:NSUTF8StringEncoding] autorelease];
 }
 
 /** Nil where the argument is empty. */
-static NSNumber *number(NSArray *parts, NSUInteger index)
-{
+static NSNumber *number(NSArray *parts, NSUInteger index) {
     NSString *digits = text(parts, index);
     return [digits length] > 0 ? [NSNumber numberWithLongLong:[digits longLongValue]] : nil;
 }
@@ -72,8 +70,7 @@ static int64_t integer(NSArray *parts, NSUInteger index) { return [number(parts,
 
 static NSNumber *boxed(int64_t value) { return [NSNumber numberWithLongLong:value]; }
 
-static NSDate *date(NSNumber *milliseconds)
-{
+static NSDate *date(NSNumber *milliseconds) {
     return milliseconds ? [NSDate dateWithTimeIntervalSince1970:[milliseconds doubleValue] / 1000] : nil;
 }
 
@@ -86,8 +83,7 @@ static NSArray *none(BOOL isDone) { return isDone ? [NSArray array] : nil; }
 
 static NSArray *one(id result) { return result ? [NSArray arrayWithObject:result] : nil; }
 
-static NSArray *opened(NSArray *given, NSError **error)
-{
+static NSArray *opened(NSArray *given, NSError **error) {
     NSString *path = text(given, 2), *mode = text(given, 3);
     NSMutableDictionary *attributes = [NSMutableDictionary dictionary];
     if (number(given, 4))
@@ -104,8 +100,7 @@ static NSArray *opened(NSArray *given, NSError **error)
     return none(file != nil);
 }
 
-static NSArray *closed(NSString *name, NSError **error)
-{
+static NSArray *closed(NSString *name, NSError **error) {
     id file = [[[files objectForKey:name] retain] autorelease];
     [files removeObjectForKey:name];
     if ([file isKindOfClass:[StraitWriter class]])
@@ -114,8 +109,7 @@ static NSArray *closed(NSString *name, NSError **error)
     return none(YES);
 }
 
-static NSArray *attributes(NSString *path, NSError **error)
-{
+static NSArray *attributes(NSString *path, NSError **error) {
     NSDictionary *found = [client attributesOfItemAtPath:path error:error];
     if (!found)
         return nil;
@@ -126,8 +120,7 @@ static NSArray *attributes(NSString *path, NSError **error)
                                      milliseconds([found objectForKey:StraitFileAccessDate]), nil];
 }
 
-static NSArray *listed(NSArray *given, NSError **error)
-{
+static NSArray *listed(NSArray *given, NSError **error) {
     StraitDirectoryEnumerator *names = [client enumeratorAtPath:text(given, 1) pageSize:integer(given, 2) error:error];
     NSArray *all = [names allObjects];
     if ([names error])
@@ -135,8 +128,7 @@ static NSArray *listed(NSArray *given, NSError **error)
     return [names error] ? nil : all;
 }
 
-static NSArray *set(NSArray *given, NSError **error)
-{
+static NSArray *set(NSArray *given, NSError **error) {
     NSString *keys[] = {NSFilePosixPermissions, StraitFileReplication, NSFileModificationDate, StraitFileAccessDate};
     NSMutableDictionary *attributes = [NSMutableDictionary dictionary];
     for (int index = 0; index < 4; index++) {
@@ -147,8 +139,7 @@ static NSArray *set(NSArray *given, NSError **error)
     return none([client setAttributes:attributes ofItemAtPath:text(given, 1) error:error]);
 }
 
-static NSArray *located(NSArray *given, NSError **error)
-{
+static NSArray *located(NSArray *given, NSError **error) {
     NSUInteger length = number(given, 3) ? (NSUInteger)integer(given, 3) : NSUIntegerMax;
     NSArray *blocks = [client blocksOfItemAtPath:text(given, 1) offset:integer(given, 2) length:length error:error];
     NSMutableArray *numbers = [NSMutableArray array];
@@ -158,8 +149,7 @@ static NSArray *located(NSArray *given, NSError **error)
     return blocks ? numbers : nil;
 }
 
-static NSArray *requested(NSArray *given, NSError **error)
-{
+static NSArray *requested(NSArray *given, NSError **error) {
     StraitMessage *request = [StraitMessage messageWithFields:0];
     for (NSUInteger index = 3; index < [given count]; index += 3) {
         StraitType type = integer(given, index + 1);
@@ -178,8 +168,7 @@ static NSArray *requested(NSArray *given, NSError **error)
     return reply ? fields : nil;
 }
 
-static NSArray *connected(NSString *name, NSArray *given, NSError **error)
-{
+static NSArray *connected(NSString *name, NSArray *given, NSError **error) {
     StraitOptions *options = [StraitOptions options];
     [options setTimeout:integer(given, 3) / 1000.0];
     StraitClient *opened = [StraitClient clientWithAddress:text(given, 2) options:options error:error];
@@ -190,8 +179,7 @@ static NSArray *connected(NSString *name, NSArray *given, NSError **error)
     return one([[[client capabilities] allObjects] componentsJoinedByString:@","]);
 }
 
-static NSArray *ofFile(NSString *operation, id file, NSArray *given, NSError **error)
-{
+static NSArray *ofFile(NSString *operation, id file, NSArray *given, NSError **error) {
     if ([operation isEqual:@"read"])
         return one(integer(given, 2) < 0 ? [file readDataToEndOfFileAndReturnError:error]
                                          : [file readDataUpToLength:integer(given, 2) error:error]);
@@ -209,16 +197,14 @@ static NSArray *ofFile(NSString *operation, id file, NSArray *given, NSError **e
     return nil;
 }
 
-static NSArray *sizes(NSError **error)
-{
+static NSArray *sizes(NSError **error) {
     NSDictionary *sizes = [client attributesOfFileSystemAndReturnError:error];
-    return [sizes objectsForKeys:[NSArray arrayWithObjects:NSFileSystemSize, StraitFileSystemUsedSize,
-                                                           NSFileSystemFreeSize, nil]
-                  notFoundMarker:@""];
+    return [sizes
+        objectsForKeys:[NSArray arrayWithObjects:NSFileSystemSize, StraitFileSystemUsedSize, NSFileSystemFreeSize, nil]
+        notFoundMarker:@""];
 }
 
-static NSArray *answer(NSString *operation, NSArray *given, NSError **error)
-{
+static NSArray *answer(NSString *operation, NSArray *given, NSError **error) {
     if ([operation isEqual:@"status"])
         return sizes(error);
     NSString *path = text(given, 1); // or a name of a client or file
@@ -245,7 +231,8 @@ static NSArray *answer(NSString *operation, NSArray *given, NSError **error)
         return listed(given, error);
     if ([operation isEqual:@"mkdirs"]) {
         NSNumber *permission = number(given, 2);
-        NSDictionary *attributes = permission ? [NSDictionary dictionaryWithObject:permission forKey:NSFilePosixPermissions] : nil;
+        NSDictionary *attributes =
+            permission ? [NSDictionary dictionaryWithObject:permission forKey:NSFilePosixPermissions] : nil;
         return none([client createDirectoryAtPath:path attributes:attributes error:error]);
     }
     if ([operation isEqual:@"rename"])
@@ -257,7 +244,10 @@ static NSArray *answer(NSString *operation, NSArray *given, NSError **error)
     if ([operation isEqual:@"truncate"])
         return none([client truncateItemAtPath:path toLength:integer(given, 2) error:error]);
     if ([operation isEqual:@"put"])
-        return none([client copyItemAtLocalPath:path toPath:text(given, 2) overwrite:integer(given, 3) == 1 error:error]);
+        return none([client copyItemAtLocalPath:path
+                                         toPath:text(given, 2)
+                                      overwrite:integer(given, 3) == 1
+                                          error:error]);
     if ([operation isEqual:@"locate"])
         return located(given, error);
     if ([operation isEqual:@"checksum"]) {
@@ -266,7 +256,8 @@ static NSArray *answer(NSString *operation, NSArray *given, NSError **error)
     }
     if ([operation isEqual:@"uri"]) {
         StraitURI *uri = [StraitURI URIWithString:path error:error];
-        return uri ? [NSArray arrayWithObjects:[uri host], boxed([uri port]), [uri store] ?: @"", [uri path], nil] : nil;
+        return uri ? [NSArray arrayWithObjects:[uri host], boxed([uri port]), [uri store] ?: @"", [uri path], nil]
+                   : nil;
     }
     if ([operation isEqual:@"request"])
         return requested(given, error);
@@ -274,14 +265,13 @@ static NSArray *answer(NSString *operation, NSArray *given, NSError **error)
 }
 
 /** The error's own name: its domain, and the system's error beneath it. */
-static NSString *named(NSError *error)
-{
+static NSString *named(NSError *error) {
     NSError *beneath = [[error userInfo] objectForKey:NSUnderlyingErrorKey];
-    return [NSString stringWithFormat:@"%@ %d (%@ %d)", [error domain], (int)[error code], [beneath domain], (int)[beneath code]];
+    return [NSString
+        stringWithFormat:@"%@ %d (%@ %d)", [error domain], (int)[error code], [beneath domain], (int)[beneath code]];
 }
 
-int main(void)
-{
+int main(void) {
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     clients = [[NSMutableDictionary alloc] init];
     files = [[NSMutableDictionary alloc] init];

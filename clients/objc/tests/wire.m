@@ -4,16 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void check(BOOL holds, NSString *what)
-{
+static void check(BOOL holds, NSString *what) {
     if (holds)
         return;
     fprintf(stderr, "not as expected: %s\n", [what UTF8String]);
     exit(1);
 }
 
-static NSMutableData *bytes(NSString *hex)
-{
+static NSMutableData *bytes(NSString *hex) {
     NSMutableData *data = [NSMutableData data];
     NSString *digits = [hex stringByReplacingOccurrencesOfString:@" " withString:@""];
     for (NSUInteger index = 0; index + 1 < [digits length]; index += 2) {
@@ -24,29 +22,26 @@ static NSMutableData *bytes(NSString *hex)
 }
 
 /** A reply to the call number 7 of `m`, with these bytes as its result. */
-static NSMutableData *reply(NSString *hex)
-{
+static NSMutableData *reply(NSString *hex) {
     NSMutableData *frame = bytes(@"80010002 00000001 6d 00000007");
     [frame appendData:bytes(hex)];
     return frame;
 }
 
 /** Why a frame is no reply; nil if it is one. */
-static NSString *fault(NSData *frame)
-{
+static NSString *fault(NSData *frame) {
     NSString *why = nil;
     StraitMessage *result = StraitDecodedReply(frame, @"m", 7, &why);
     check((result == nil) == (why != nil), @"a reply or a reason");
     return why;
 }
 
-static void checkRoundTrip(void)
-{
+static void checkRoundTrip(void) {
     StraitMessage *inner = [StraitMessage messageWithFields:1, StraitText(@"grüße"), 2, StraitNumber(StraitI64, -2), 0];
-    StraitMessage *sent = [StraitMessage
-        messageWithFields:1, StraitNested(inner), 2, StraitFlag(YES), 3, StraitNumber(StraitI16, -300), 4,
-                          StraitNumber(StraitI32, INT32_MIN), 5, StraitData(bytes(@"00ff")), 6,
-                          StraitTexts([NSArray arrayWithObjects:@"a", @"", nil]), 7, nil, 0];
+    StraitMessage *sent =
+        [StraitMessage messageWithFields:1, StraitNested(inner), 2, StraitFlag(YES), 3, StraitNumber(StraitI16, -300),
+                                         4, StraitNumber(StraitI32, INT32_MIN), 5, StraitData(bytes(@"00ff")), 6,
+                                         StraitTexts([NSArray arrayWithObjects:@"a", @"", nil]), 7, nil, 0];
     NSMutableData *frame = [NSMutableData dataWithData:StraitEncodedCall(@"m", 7, sent)];
     check(StraitFrameSize(frame) == (NSInteger)[frame length] - 4, @"the frame's size");
     [frame replaceBytesInRange:NSMakeRange(0, 8) withBytes:"\x80\x01\x00\x02" length:4]; // as a reply
@@ -58,8 +53,7 @@ static void checkRoundTrip(void)
     check(![got hasField:7] && [got textIn:2] == nil && [got numberIn:5] == 0, @"absent fields, and other types");
 }
 
-static void checkLengths(void)
-{
+static void checkLengths(void) {
     for (NSUInteger length = 0; length < 13; length++)
         check(fault([reply(@"") subdataWithRange:NSMakeRange(0, length)]) != nil, @"half a head");
     check(!fault(reply(@"00")), @"an empty result");
@@ -76,8 +70,7 @@ static void checkLengths(void)
     check(StraitFrameSize(bytes(@"01000000")) == 16 << 20 && StraitFrameSize(bytes(@"0100")) == -1, @"frames");
 }
 
-static void checkDepthAndNumber(void)
-{
+static void checkDepthAndNumber(void) {
     NSMutableData *deep = reply(@"");
     for (int depth = 0; depth < 100000; depth++)
         [deep appendData:bytes(@"0c0001")];
@@ -92,8 +85,7 @@ static void checkDepthAndNumber(void)
     check(fault(many) != nil, @"15 million values");
 }
 
-static void checkOtherReplies(void)
-{
+static void checkOtherReplies(void) {
     NSMutableData *frame = reply(@"00");
     check(fault(bytes(@"80010002 00000001 6d 00000008 00")) != nil, @"a reply to another call");
     check(fault(bytes(@"80010002 00000001 6e 00000007 00")) != nil, @"a reply of another method");
@@ -105,8 +97,7 @@ static void checkOtherReplies(void)
 }
 
 /** Random bytes: each frame is a reply or has a fault, and nothing else happens. */
-static void checkNoise(void)
-{
+static void checkNoise(void) {
     srandom(1);
     for (int round = 0; round < 20000; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
@@ -120,8 +111,7 @@ static void checkNoise(void)
     }
 }
 
-int main(void)
-{
+int main(void) {
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     checkRoundTrip();
     checkLengths();
