@@ -202,13 +202,13 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
         return StraitNone(error, StraitFailure(StraitTimedOutError, message, path, YES));
     }
     _broken = NO;
+    if (![result hasField:1] && [result messageIn:0])
+        return [result messageIn:0];
     StraitMessage *failure = [result messageIn:1];
-    if (!failure)
-        return [result messageIn:0] ?: [StraitMessage messageWithFields:0];
-    NSString *message = [failure textIn:3] ?: @"";
+    NSString *message = [failure textIn:3] ?: @"the gateway's answer says nothing";
+    NSString *named = [failure textIn:4] ?: path;
     BOOL isRetrySafe = [failure numberIn:5] != 0;
-    return StraitNone(error,
-                      StraitFailure(StraitErrorCodeOf([failure numberIn:1]), message, [failure textIn:4], isRetrySafe));
+    return StraitNone(error, StraitFailure(StraitErrorCodeOf([failure numberIn:1]), message, named, isRetrySafe));
 }
 
 @end

@@ -118,15 +118,19 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why) {
 - (NSString *)token {
     return [self read:&_token];
 }
+
 - (NSString *)user {
     return [self read:&_user];
 }
+
 - (NSString *)storeName {
     return [self read:&_storeName];
 }
+
 - (NSString *)storeURI {
     return [self read:&_storeURI];
 }
+
 - (NSSet *)capabilities {
     return [self read:&_capabilities];
 }

@@ -196,7 +196,7 @@ static void AppendMessage(NSMutableData *target, StraitMessage *message) {
 
 NSData *StraitEncodedCall(NSString *method, int32_t number, StraitMessage *arguments) {
     NSMutableData *frame = [NSMutableData dataWithLength:4];
-    AppendNumber(frame, Version << 16 | Call, 4);
+    AppendNumber(frame, (int64_t)Version << 16 | Call, 4);
     AppendValue(frame, StraitText(method));
     AppendNumber(frame, number, 4);
     AppendMessage(frame, arguments);
