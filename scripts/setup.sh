@@ -195,6 +195,8 @@ setup_languages() {
     need ruby have ruby
     need ruby-thrift ruby -e 'require "thrift"'
     need php-cli have php
+    need composer have composer
+    need php-zip php -r 'exit((int) !extension_loaded("zip"));'
     need php-thrift test -e /usr/lib/php/Transport/TSocket.php
     need libthrift-perl perl -MThrift::Socket -e 1
     need libbit-vector-perl perl -MBit::Vector -e 1
@@ -202,9 +204,12 @@ setup_languages() {
     need erlang-base have erlc
     need ghc have ghc
     need libghc-network-dev compgen -G '/var/lib/ghc/package.conf.d/network-[0-9]*.conf'
+    need gnustep-make have gnustep-config
     need gobjc gcc -x objective-c -fsyntax-only /dev/null
     need libgnustep-base-dev test -e /usr/include/GNUstep/Foundation/Foundation.h
     need ocaml have ocamlopt
+    need ocaml-dune have dune
+    need ocaml-findlib have ocamlfind
     need mono-mcs have mcs
     need mono-runtime have mono
     need libmono-system-core4.0-cil test -e /usr/lib/mono/4.5/System.Core.dll
