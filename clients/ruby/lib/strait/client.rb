@@ -1,0 +1,221 @@
+# frozen_string_literal: true
+
+require "strait/reader"
+require "strait/records"
+require "strait/transfer"
+require "strait/uri"
+require "strait/version"
+require "strait/writer"
+
+module Strait
+  # The files of one store behind a gateway, for any number of threads. Paths are absolute within the store. A failed
+  # operation raises an Error.
+  class Client
+    include Transfer
+
+    # Beside `rb` and `r`, which read.
+    WRITING = {
+      "w" => [:createFile, { overwrite: true }], "wx" => [:createFile, { overwrite: false }], "a" => [:appendFile, {}]
+    }.freeze
+
+    # Opens a session. The address is strait://host:port/ or host:port; /@NAME after it names a store.
+    #
+    # * store: a store of the gateway; without it, the default store
+    # * user:, password: or token: the login; `token` is that of an earlier session
+    # * tls: true, or parameters for OpenSSL::SSL::SSLContext#set_params, such as { ca_file: "ca.pem" }, or a context
+    # * timeout: bounds each request as a whole, in seconds: connecting, all attempts, and the complete reply
+    def initialize(address, store: nil, user: nil, password: nil, token: nil, tls: nil, timeout: 120)
+      uri = URI.parse_address(address)
+      if uri.store && store && uri.store != store
+        raise InvalidArgument, "two stores are named: #{uri.store} and #{store}"
+      end
+
+      uri.store ||= store
+      login = Session::Login.new(store: uri.store, user: user, password: password, token: token)
+      @session = Session.new(uri, login, tls_context(tls), timeout)
+    end
+
+    # The user of the session.
+    def user
+      @session.user
+    end
+
+    # Stands for the login until it expires; keep it secret.
+    def token
+      @session.token
+    end
+
+    def store
+      told = @session.store
+      Store.new(name: told[:name] || "", uri: told[:uri] || "", capabilities: told[:capabilities] || [])
+    end
+
+    # Ends the session; close its files first.
+    def close
+      @session.close
+    end
+
+    def inspect
+      "#<#{self.class} #{@session.uri}>"
+    end
+
+    # Opens a file. The modes are those of File:
+    #
+    # * r: reads; the result is a Reader
+    # * w: makes a file, or replaces one; the result is a Writer
+    # * wx: makes a file, and fails if the path is taken
+    # * a: writes at the end of a file, which must exist
+    #
+    # With b, lines and whole contents are BINARY; else they have the encoding, or Ruby's external one. Missing parents
+    # are made. With a block, the file is closed after it. If the block raises an error, the file is abandoned.
+    def open(path, mode = "r", permission: nil, replication: nil, block_size: nil, min_replicas: nil, encoding: nil)
+      plain = mode.delete("b")
+      method, values = WRITING[plain]
+      raise ArgumentError, "unknown mode #{mode.inspect}; use r, w, wx or a" unless method || plain == "r"
+
+      if method == :createFile
+        values = { **values, permission: permission, replication: replication, block_size: block_size,
+                             min_replicas: min_replicas }
+      end
+      encoding ||= mode == plain ? Encoding.default_external : Encoding::BINARY
+      file = method ? Writer.new(@session, method, path, **values) : Reader.new(@session, path, Encoding.find(encoding))
+      block_given? ? use(file) { |opened| yield opened } : file
+    end
+
+    # A file's whole contents, in Ruby's external encoding.
+    def read(path, encoding: nil)
+      open(path, "r", encoding: encoding, &:read)
+    end
+
+    # A file's whole contents, as bytes.
+    def binread(path)
+      open(path, "rb", &:read)
+    end
+
+    # Makes or replaces a file. Returns the number of bytes.
+    def write(path, data)
+      open(path, "w") { |file| file.write(data) }
+    end
+
+    def stat(path)
+      info = @session.query(:getFileInfo, path: path)[:info]
+      Stat.of(info || raise(Internal.new("the gateway's reply has no status", path: path)))
+    end
+
+    def exist?(path)
+      stat(path)
+      true
+    rescue NotFound, NotADirectory
+      false
+    end
+
+    # Yields a directory's entries as Stats, in the store's order; fetched page by page. Without a block, it returns an
+    # Enumerator.
+    def list(path, page_entries: nil)
+      return enum_for(:list, path, page_entries: page_entries) unless block_given?
+
+      page = @session.query(:listDirectory, path: path, max_entries: page_entries)
+      incarnation = page[:incarnation]
+      loop do
+        cursor = page[:cursor]
+        page.fetch(:entries, []).each { |entry| yield Stat.of(entry) }
+        break unless cursor
+
+        page = next_page(path, cursor, page_entries, incarnation)
+      end
+    ensure
+      @session.tidy(:closeFile, handle: page[:cursor]) if page && page[:cursor]
+    end
+
+    # The Blocks that hold a range of a file; to its end without a length.
+    def locate(path, offset = 0, length = nil)
+      reply = @session.query(:getBlockLocations, path: path, offset: offset, length: length)
+      reply.fetch(:blocks, []).map do |block|
+        Block.new(offset: 0, length: 0, hosts: [], addresses: [], corrupt: false, **block)
+      end
+    end
+
+    def checksum(path)
+      reply = @session.query(:getChecksum, path: path)
+      Checksum.new(algorithm: reply[:algorithm] || "", value: reply[:value] || "".b)
+    end
+
+    def status
+      reply = @session.query(:getStoreStatus)
+      Status.new(capacity: reply[:capacity] || 0, used: reply[:used] || 0, remaining: reply[:remaining] || 0)
+    end
+
+    # Makes a directory and its missing parents; an existing one is success.
+    def mkdir_p(path, permission: nil)
+      @session.change(:makeDirectories, path: path, permission: permission)
+      nil
+    end
+
+    # Renames a file or directory; with `replace`, a file at the target is replaced.
+    def rename(source, target, replace: false)
+      @session.change(:renamePath, source: source, target: target, replace: replace)
+      nil
+    end
+
+    # Removes a file or an empty directory; with `recursive`, all that is in it, too.
+    def remove(path, recursive: false)
+      @session.change(:removePath, path: path, recursive: recursive)
+      nil
+    end
+
+    # Sets attributes; those that are nil stay. `mtime` and `atime` are Times.
+    def set_attributes(path, permission: nil, owner: nil, group: nil, mtime: nil, atime: nil, replication: nil)
+      @session.change(:setAttributes, path: path, permission: permission, owner: owner, group: group,
+                                      modified_ms: milliseconds(mtime), accessed_ms: milliseconds(atime),
+                                      replication: replication)
+      nil
+    end
+
+    # Cuts a closed file to so many bytes.
+    def truncate(path, length)
+      @session.change(:truncateFile, path: path, length: length)
+      nil
+    end
+
+    # Moves the sources' bytes, in order, to the end of a closed file, in one step.
+    def concat(path, sources)
+      @session.change(:concatFiles, path: path, sources: sources)
+      nil
+    end
+
+    private
+
+    def tls_context(tls)
+      return tls || nil if !tls || tls.is_a?(OpenSSL::SSL::SSLContext)
+
+      OpenSSL::SSL::SSLContext.new.tap { |context| context.set_params(tls == true ? {} : tls) }
+    end
+
+    def use(file)
+      yield file
+    rescue Exception
+      # Half a file doesn't get the looks of a whole one.
+      file.abandon
+      raise
+    ensure
+      begin
+        file.close
+      ensure
+        file.abandon
+      end
+    end
+
+    # The cursor moves with each answer, so the request isn't repeated.
+    def next_page(path, cursor, page_entries, incarnation)
+      @session.once(:listDirectory, path: path, cursor: cursor, max_entries: page_entries)
+    rescue InvalidArgument, Unauthenticated
+      raise if @session.incarnation == incarnation
+
+      raise Unavailable.new("the session ended while the directory was listed; list it again", path: path, retry_safe: true)
+    end
+
+    def milliseconds(time)
+      time && (time.to_r * 1000).round
+    end
+  end
+end
