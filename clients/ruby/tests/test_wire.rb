@@ -91,15 +91,18 @@ class TestWire < Minitest::Test
   end
 
   def test_values_that_no_field_holds
-    [{ replication: 40_000 }, { replication: -32_769 }, { permission: "0644" }, { permission: 0.5 }, { path: 5 }].each do |values|
+    wrong = [{ replication: 40_000 }, { replication: -32_769 }, { permission: "644" }, { permission: 0.5 }, { path: 5 }]
+    wrong.each do |values|
       assert_raises(Strait::InvalidArgument) { Strait::Messages.request(:createFile, values) }
     end
   end
 
   def test_names_are_sent_in_utf8
-    sent = ->(path) { Strait::Messages.request(:getFileInfo, { path: path })[2].last.b }
+    sent = ->(path) { Strait::Messages.request(:getFileInfo, { path: })[2].last.b }
     assert_equal "/ü".b, sent.call("/ü".encode("ISO-8859-1"))
-    assert_equal "/\xff".b, sent.call("/\xff")
-    assert_equal "/\xff".b, sent.call("/\xff".dup.force_encoding("US-ASCII"))
+    assert_equal "/ü".b, sent.call("/ü".b)
+    assert_equal "/ü".b, sent.call("/ü".dup.force_encoding("US-ASCII"))
+    assert_raises(Strait::InvalidArgument) { sent.call("/\xff") }
+    assert_raises(Strait::InvalidArgument) { sent.call("/\xff".dup.force_encoding("Shift_JIS")) }
   end
 end

@@ -31,7 +31,7 @@ module Strait
       end
 
       uri.store ||= store
-      login = Session::Login.new(store: uri.store, user: user, password: password, token: token)
+      login = Session::Login.new(store: uri.store, user:, password:, token:)
       @session = Session.new(uri, login, tls_context(tls), timeout)
     end
 
@@ -68,38 +68,39 @@ module Strait
     #
     # With b, lines and whole contents are BINARY; else they have the encoding, or Ruby's external one. Missing parents
     # are made. With a block, the file is closed after it. If the block raises an error, the file is abandoned.
-    def open(path, mode = "r", permission: nil, replication: nil, block_size: nil, min_replicas: nil, encoding: nil)
+    def open(path, mode = "r", permission: nil, replication: nil, block_size: nil, min_replicas: nil, encoding: nil,
+             &block)
       plain = mode.delete("b")
       method, values = WRITING[plain]
       raise ArgumentError, "unknown mode #{mode.inspect}; use r, w, wx or a" unless method || plain == "r"
 
       if method == :createFile
-        values = { **values, permission: permission, replication: replication, block_size: block_size,
-                             min_replicas: min_replicas }
+        values = { **values, permission:, replication:, block_size:,
+                             min_replicas: }
       end
       encoding ||= mode == plain ? Encoding.default_external : Encoding::BINARY
       file = method ? Writer.new(@session, method, path, **values) : Reader.new(@session, path, Encoding.find(encoding))
-      block_given? ? use(file) { |opened| yield opened } : file
+      block ? use(file, &block) : file
     end
 
     # A file's whole contents, in Ruby's external encoding.
     def read(path, encoding: nil)
-      open(path, "r", encoding: encoding, &:read)
+      self.open(path, "r", encoding:, &:read)
     end
 
     # A file's whole contents, as bytes.
     def binread(path)
-      open(path, "rb", &:read)
+      self.open(path, "rb", &:read)
     end
 
     # Makes or replaces a file. Returns the number of bytes.
     def write(path, data)
-      open(path, "w") { |file| file.write(data) }
+      self.open(path, "w") { |file| file.write(data) }
     end
 
     def stat(path)
-      info = @session.query(:getFileInfo, path: path)[:info]
-      Stat.of(info || raise(Internal.new("the gateway's reply has no status", path: path)))
+      info = @session.query(:getFileInfo, path:)[:info]
+      Stat.of(info || raise(Internal.new("the gateway's reply has no status", path:)))
     end
 
     def exist?(path)
@@ -112,9 +113,9 @@ module Strait
     # Yields a directory's entries as Stats, in the store's order; fetched page by page. Without a block, it returns an
     # Enumerator.
     def list(path, page_entries: nil)
-      return enum_for(:list, path, page_entries: page_entries) unless block_given?
+      return enum_for(:list, path, page_entries:) unless block_given?
 
-      page = @session.query(:listDirectory, path: path, max_entries: page_entries)
+      page = @session.query(:listDirectory, path:, max_entries: page_entries)
       incarnation = page[:incarnation]
       loop do
         cursor = page[:cursor]
@@ -129,14 +130,14 @@ module Strait
 
     # The Blocks that hold a range of a file; to its end without a length.
     def locate(path, offset = 0, length = nil)
-      reply = @session.query(:getBlockLocations, path: path, offset: offset, length: length)
+      reply = @session.query(:getBlockLocations, path:, offset:, length:)
       reply.fetch(:blocks, []).map do |block|
         Block.new(offset: 0, length: 0, hosts: [], addresses: [], corrupt: false, **block)
       end
     end
 
     def checksum(path)
-      reply = @session.query(:getChecksum, path: path)
+      reply = @session.query(:getChecksum, path:)
       Checksum.new(algorithm: reply[:algorithm] || "", value: reply[:value] || "".b)
     end
 
@@ -147,39 +148,39 @@ module Strait
 
     # Makes a directory and its missing parents; an existing one is success.
     def mkdir_p(path, permission: nil)
-      @session.change(:makeDirectories, path: path, permission: permission)
+      @session.change(:makeDirectories, path:, permission:)
       nil
     end
 
     # Renames a file or directory; with `replace`, a file at the target is replaced.
     def rename(source, target, replace: false)
-      @session.change(:renamePath, source: source, target: target, replace: replace)
+      @session.change(:renamePath, source:, target:, replace:)
       nil
     end
 
     # Removes a file or an empty directory; with `recursive`, all that is in it, too.
     def remove(path, recursive: false)
-      @session.change(:removePath, path: path, recursive: recursive)
+      @session.change(:removePath, path:, recursive:)
       nil
     end
 
     # Sets attributes; those that are nil stay. `mtime` and `atime` are Times.
     def set_attributes(path, permission: nil, owner: nil, group: nil, mtime: nil, atime: nil, replication: nil)
-      @session.change(:setAttributes, path: path, permission: permission, owner: owner, group: group,
+      @session.change(:setAttributes, path:, permission:, owner:, group:,
                                       modified_ms: milliseconds(mtime), accessed_ms: milliseconds(atime),
-                                      replication: replication)
+                                      replication:)
       nil
     end
 
     # Cuts a closed file to so many bytes.
     def truncate(path, length)
-      @session.change(:truncateFile, path: path, length: length)
+      @session.change(:truncateFile, path:, length:)
       nil
     end
 
     # Moves the sources' bytes, in order, to the end of a closed file, in one step.
     def concat(path, sources)
-      @session.change(:concatFiles, path: path, sources: sources)
+      @session.change(:concatFiles, path:, sources:)
       nil
     end
 
@@ -188,7 +189,10 @@ module Strait
     def tls_context(tls)
       return tls || nil if !tls || tls.is_a?(OpenSSL::SSL::SSLContext)
 
-      OpenSSL::SSL::SSLContext.new.tap { |context| context.set_params(tls == true ? {} : tls) }
+      context = OpenSSL::SSL::SSLContext.new
+      context.set_params(tls == true ? {} : tls)
+      context.verify_hostname = false # the connection does, which knows addresses, too
+      context
     end
 
     def use(file)
@@ -207,11 +211,11 @@ module Strait
 
     # The cursor moves with each answer, so the request isn't repeated.
     def next_page(path, cursor, page_entries, incarnation)
-      @session.once(:listDirectory, path: path, cursor: cursor, max_entries: page_entries)
-    rescue InvalidArgument, Unauthenticated
-      raise if @session.incarnation == incarnation
+      @session.once(:listDirectory, path:, cursor:, max_entries: page_entries)
+    rescue InvalidArgument, Unauthenticated => e
+      raise if e.is_a?(InvalidArgument) && @session.incarnation == incarnation
 
-      raise Unavailable.new("the session ended while the directory was listed; list it again", path: path, retry_safe: true)
+      raise Unavailable.new("the session ended during the listing; list again", path:, retry_safe: true)
     end
 
     def milliseconds(time)

@@ -107,7 +107,7 @@ module Strait
       @stream.hostname = @uri.host unless @uri.host.match?(IP_ADDRESS)
       guarded do
         finish(deadline) { @stream.connect_nonblock(exception: false) }
-        @stream.post_connection_check(@uri.host) if context.verify_mode == OpenSSL::SSL::VERIFY_PEER
+        @stream.post_connection_check(@uri.host) unless context.verify_mode == OpenSSL::SSL::VERIFY_NONE
       end
     end
 

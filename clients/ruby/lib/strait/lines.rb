@@ -11,9 +11,9 @@ module Strait
     # Reads a line, to the separator or the limit of bytes; nil at the end of the file. A separator of nil stands for
     # the end of the file.
     def gets(separator = $/, limit = nil, chomp: false)
-      separator, limit = $/, separator if separator.is_a?(Integer)
-      raise ArgumentError, "reading by paragraphs isn't supported" if separator && separator.empty?
-      return +"" if limit && limit.zero?
+      return gets($/, separator, chomp:) if separator.is_a?(Integer)
+      raise ArgumentError, "reading by paragraphs isn't supported" if separator == ""
+      return +"" if limit&.zero?
 
       line = line_bytes(separator&.b, limit)
       return if line.empty?

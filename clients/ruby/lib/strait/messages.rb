@@ -13,7 +13,9 @@ module Strait
       modified_ms: [6, :i64], accessed_ms: [7, :i64], permission: [8, :i32], owner: [9, :text], group: [10, :text],
       link: [11, :bool]
     }.freeze
-    BLOCK = { offset: [1, :i64], length: [2, :i64], hosts: [3, [:text]], addresses: [4, [:text]], corrupt: [5, :bool] }.freeze
+    BLOCK = {
+      offset: [1, :i64], length: [2, :i64], hosts: [3, [:text]], addresses: [4, [:text]], corrupt: [5, :bool]
+    }.freeze
     ERROR = { code: [1, :i32], message: [3, :text], path: [4, :text], retry_safe: [5, :bool] }.freeze
 
     # Fields of any request.
@@ -68,8 +70,8 @@ module Strait
       bool: Wire::BOOL, i16: Wire::I16, i32: Wire::I32, i64: Wire::I64, text: Wire::BINARY, bytes: Wire::BINARY
     }.freeze
     BITS = { i16: 16, i32: 32, i64: 64 }.freeze
-    # Encodings in which bytes go out as they are. Paths from the command line may be US-ASCII with other bytes.
-    AS_IT_IS = [Encoding::UTF_8, Encoding::BINARY, Encoding::US_ASCII].freeze
+    # Encodings whose bytes may be UTF-8. Paths from the command line may be US-ASCII with other bytes.
+    LIKE_UTF8 = [Encoding::UTF_8, Encoding::BINARY, Encoding::US_ASCII].freeze
 
     class << self
       # The fields of a request for Wire, from values by name. A nil isn't sent.
@@ -91,8 +93,8 @@ module Strait
       # The exception for a DfsError.
       def error(fields)
         told = named(ERROR, fields)
-        kind = Error.of_code(told[:code])
-        kind.new(told[:message] || "the gateway names no cause", path: told[:path], retry_safe: told[:retry_safe] == true)
+        message = told[:message] || "the gateway names no cause"
+        Error.of_code(told[:code]).new(message, path: told[:path], retry_safe: told[:retry_safe] == true)
       end
 
       private
@@ -114,7 +116,10 @@ module Strait
         value = value.to_path if value.respond_to?(:to_path)
         raise InvalidArgument, "#{name}: #{value.inspect} isn't a string" unless value.is_a?(String)
 
-        AS_IT_IS.include?(value.encoding) ? value : value.encode(Encoding::UTF_8)
+        value = value.dup.force_encoding(Encoding::UTF_8) if LIKE_UTF8.include?(value.encoding)
+        raise InvalidArgument, "#{name}: #{value.inspect} isn't UTF-8" unless value.valid_encoding?
+
+        value.encode(Encoding::UTF_8)
       rescue EncodingError => e
         raise InvalidArgument, "#{name}: #{e.message}"
       end

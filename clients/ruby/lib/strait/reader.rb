@@ -153,7 +153,7 @@ module Strait
 
     def range(handle, offset, length)
       length = [length, @session.max_chunk_bytes].min
-      @session.query(:readRange, about: @path, handle: handle, offset: offset, length: length)[:data] || "".b
+      @session.query(:readRange, about: @path, handle:, offset:, length:)[:data] || "".b
     end
 
     def open

@@ -4,15 +4,20 @@ module Strait
   # A session's store. `capabilities` are names, such as "append".
   Store = Struct.new(:name, :uri, :capabilities, keyword_init: true)
 
+  # FileType in idl/dfs.thrift.
+  DIRECTORY = 2
+  private_constant :DIRECTORY
+
   # A file or directory. `size` is in bytes, `mtime` and `atime` are Times, `permission` has the bits, 07777 at most.
   Stat = Struct.new(:path, :type, :size, :block_size, :replication, :mtime, :atime, :permission, :owner, :group, :link,
                     keyword_init: true) do
     def self.of(info)
+      known = Hash.new(0).merge(info)
       new(
-        path: info[:path] || "", type: info[:type] == 2 ? :directory : :file, size: info[:length] || 0,
-        block_size: info[:block_size] || 0, replication: info[:replication] || 0,
-        mtime: Time.at(0, info[:modified_ms] || 0, :millisecond), atime: Time.at(0, info[:accessed_ms] || 0, :millisecond),
-        permission: info[:permission] || 0, owner: info[:owner] || "", group: info[:group] || "", link: info[:link] == true
+        path: info[:path] || "", type: info[:type] == DIRECTORY ? :directory : :file, size: known[:length],
+        block_size: known[:block_size], replication: known[:replication], permission: known[:permission],
+        mtime: Time.at(0, known[:modified_ms], :millisecond), atime: Time.at(0, known[:accessed_ms], :millisecond),
+        owner: info[:owner] || "", group: info[:group] || "", link: info[:link] == true
       )
     end
 

@@ -52,7 +52,8 @@ module Strait
     # A request that is sent once.
     def once(method, about: nil, **values)
       deadline = Deadline.in(@timeout)
-      reporting(method, about || values[:path]) { exchange(borrow(deadline), method, values, deadline) }
+      about ||= values[:path]
+      reporting(method, about) { exchange(borrow(deadline), method, values, about, deadline) }
     end
 
     # A request that only cleans up: after a silence it gets little time, after a second none. Its errors are dropped.
@@ -60,7 +61,7 @@ module Strait
       return if @is_closed || @silences > 1
 
       deadline = Deadline.in(@silences.zero? ? @timeout : [@timeout, PARTING_S].min)
-      exchange(borrow(deadline), method, values, deadline)
+      exchange(borrow(deadline), method, values, nil, deadline)
     rescue Connection::Silent
       @silences += 1
     rescue Connection::Lost, Error
@@ -102,7 +103,7 @@ module Strait
       begin
         connection = nil
         connection = borrow(deadline.or(connect_by))
-        exchange(connection, method, values, deadline)
+        exchange(connection, method, values, about, deadline)
       rescue Connection::Lost => e
         is_sent ||= !connection.nil?
         attempts += 1
@@ -111,14 +112,14 @@ module Strait
         drop_idle
         unless pause(attempts, connect_by)
           @silences += 1
-          raise change && is_sent ? unknown(method, about, e) : unavailable(about, e)
+          raise(change && is_sent ? unknown(method, about, e) : unavailable(about, e))
         end
         values = { **values, is_retry: true } if change && is_sent
         retry
       rescue Connection::Silent
         @silences += 1
         failure = timed_out(method, about, is_safe: !change || (connection.nil? && !is_sent))
-        raise change && is_sent && connection.nil? ? unknown(method, about, failure) : failure
+        raise(change && is_sent && connection.nil? ? unknown(method, about, failure) : failure)
       rescue Error => e
         if e.is_a?(Unauthenticated) && connection && !is_renewed
           # The session has expired, or the gateway was replaced.
@@ -126,7 +127,7 @@ module Strait
           drop_idle
           retry
         end
-        raise change && is_sent && connection.nil? ? unknown(method, about, e) : e
+        raise(change && is_sent && connection.nil? ? unknown(method, about, e) : e)
       end
     end
 
@@ -161,10 +162,14 @@ module Strait
       OutcomeUnknown.new("#{method} may have been executed: #{cause.message}", path: about)
     end
 
-    def exchange(connection, method, values, deadline)
+    def exchange(connection, method, values, about, deadline)
       use(connection) do
         reply = Messages.reply(method, connection.call(method, Messages.request(method, values), deadline))
         { **reply, incarnation: connection.incarnation }
+      rescue Error => e
+        raise e if e.path || about.nil?
+
+        raise e.class.new(e.message, path: about, retry_safe: e.retry_safe?)
       end
     end
 
@@ -246,7 +251,7 @@ module Strait
     end
 
     def by_token(connection, token, deadline)
-      connection.call(:openSession, opening(token: token), deadline)
+      connection.call(:openSession, opening(token:), deadline)
     rescue Unauthenticated
       raise if @login.token || connection.broken?
     end

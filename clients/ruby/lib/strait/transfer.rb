@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "securerandom"
 require "strait/errors"
 
@@ -11,16 +12,17 @@ module Strait
     # Copies a remote file to a local one; in a directory it gets its own name.
     def get(source, target, replace: false)
       target = File.join(target, File.basename(source)) if File.directory?(target)
-      raise AlreadyExists.new("the local file exists; pass replace: true", path: target) if !replace && File.exist?(target)
+      is_free = replace || !File.exist?(target)
+      raise AlreadyExists.new("the local file exists; pass replace: true", path: target) unless is_free
 
       temporary = "#{target}.strait-#{SecureRandom.hex(8)}"
       begin
-        open(source, "rb") do |file|
+        self.open(source, "rb") do |file|
           File.open(temporary, File::WRONLY | File::CREAT | File::EXCL | File::BINARY) { |copy| transfer(file, copy) }
         end
         File.rename(temporary, target)
       ensure
-        File.unlink(temporary) if File.exist?(temporary)
+        FileUtils.rm_f(temporary)
       end
       nil
     end
@@ -34,7 +36,7 @@ module Strait
       temporary = File.join(File.dirname(target), ".strait-put-#{SecureRandom.hex(8)}")
       named_by(temporary, target) do
         File.open(source, "rb") do |file|
-          open(temporary, "wx") { |copy| transfer(file, copy) }
+          self.open(temporary, "wx") { |copy| transfer(file, copy) }
         end
         can_replace = store.capabilities.include?("rename_replace")
         remove(target) if there && !can_replace

@@ -15,7 +15,7 @@ module Strait
     def initialize(session, method, path, **values)
       @session = session
       @path = path
-      reply = session.change(method, path: path, **values)
+      reply = session.change(method, path:, **values)
       @handle = reply[:handle]
       @incarnation = reply[:incarnation]
       @sent = reply[:position] || 0
@@ -136,7 +136,7 @@ module Strait
 
     def flush_by(mode)
       send_pending
-      guarded { @session.query(:flushFile, about: @path, handle: @handle, mode: mode) }
+      guarded { @session.query(:flushFile, about: @path, handle: @handle, mode:) }
     end
 
     # After NoSpace and Unavailable the file stays open; after other errors it is closed.
