@@ -24,8 +24,11 @@ module Strait
       "#{host.include?(":") ? "[#{host}]" : host}:#{port}"
     end
 
+    # Parses to the same parts.
     def to_s
-      "strait://#{authority}#{"/@#{store}" if store}#{path unless store && path == "/"}"
+      return "strait://#{authority}/@#{store}#{path unless path == "/"}" if store
+
+      "strait://#{authority}#{path.start_with?("/@") ? "/@#{path.delete_prefix("/")}" : path}"
     end
   end
 
