@@ -40,7 +40,7 @@ dies(result("\x0b\0\x01" . pack 'N', 0xffffffff),        qr/wrong length/,    'a
 dies(result("\x0f\0\x01\x0a" . pack 'N', 0x7fffffff),    qr/wrong length/,    'a long list');
 dies(result("\x0f\0\x01\x0a" . pack 'N', 0x80000000),    qr/wrong length/,    'a negative count');
 dies(result("\x0f\0\x01\0" . pack 'N', 0x7fffffff),      qr/unknown type/,    'a list of nothing');
-dies(result("\x0f\0\x01\x0c" . pack('N', 4 << 20) . "\0" x (4 << 20)), qr/too many values/, 'a list of empty structs');
+dies(result("\x0f\0\x01\x0c" . pack('N', 2 << 20) . "\0" x (2 << 20)), qr/too many values/, 'a list of empty structs');
 dies(result("\x11\0\x01"),                               qr/unknown type/,    'an unknown type');
 dies(result("\x0c\0\x01" x 100),                         qr/too deep/,        'a deep struct');
 dies(result("\x0f\0\x01" . "\x0f\0\0\0\x01" x 100),      qr/too deep/,        'a deep list');
@@ -50,7 +50,7 @@ dies(frame("\0", version => 0x00000002),                 qr/no reply/,        'n
 dies(frame(bytes(1, 'no') . "\0", version => 0x80010003), qr/refuses stat: no/, 'an exception of Thrift');
 
 srand 1;
-for (1 .. 20_000) {
+for (1 .. 5_000) {
     my $broken = $whole;
     substr $broken, rand length $broken, 1, chr rand 256 for 1 .. 1 + rand 3;
     my $lived = eval { my $found = reply($broken, 'stat', 7)->struct(0); $found && $found->strings(5); 1 };

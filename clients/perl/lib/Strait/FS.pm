@@ -12,7 +12,7 @@ use Strait::FS::Listing;
 use Strait::FS::Session;
 use Strait::FS::Transfer;
 use Strait::FS::URI;
-use Strait::FS::Wire qw(bool bytes bytes_list i16 i32 i64);
+use Strait::FS::Wire qw(bool bytes bytes_list i16 i32 i64 path);
 
 our $VERSION = '0.1.0';
 
@@ -42,7 +42,7 @@ sub has_capability ($self, $name) { return !!grep { $_ eq $name } @{ $self->stor
 sub open ($self, $path, $mode = '<', %options) {
     my $session = $self->{session};
     return Strait::FS::Handle->new('Strait::FS::Reader', $session, $path) if $mode eq '<';
-    my $fields = bytes(4, $path);
+    my $fields = path(4, $path);
     return Strait::FS::Handle->new('Strait::FS::Writer', $session, 'appendFile', $fields, $path) if $mode eq '>>';
     _invalid("the mode is <, > or >>: $mode") if $mode ne '>';
     $fields .= bool(5, !$options{exclusive}) . i32(6, $options{permission}) . i16(7, $options{replication});
@@ -62,6 +62,8 @@ sub slurp_utf8 ($self, $path) {
 }
 
 sub spew ($self, $path, @data) {
+    # Before a file that exists is overwritten.
+    _invalid('characters above 255: use spew_utf8') if grep { !utf8::downgrade($_, 1) } @data;
     my $file = $self->open($path, '>');
     Strait::FS::Transfer::fill($file, sub { shift @data });
     return;
@@ -73,7 +75,7 @@ sub spew_utf8 ($self, $path, @text) {
 }
 
 sub stat ($self, $path) {
-    my $info = $self->{session}->query('getFileInfo', bytes(2, $path), $path)->struct(1);
+    my $info = $self->{session}->query('getFileInfo', path(2, $path), $path)->struct(1);
     return Strait::FS::Info->new($info) if $info;
     Strait::FS::Error->throw('Internal', "the gateway's answer is empty", path => $path);
 }
@@ -99,35 +101,35 @@ sub list ($self, $path, %options) {
 }
 
 sub mkdirs ($self, $path, %options) {
-    $self->{session}->change('makeDirectories', bytes(4, $path) . i32(5, $options{permission}), $path);
+    $self->{session}->change('makeDirectories', path(4, $path) . i32(5, $options{permission}), $path);
     return;
 }
 
 sub rename ($self, $source, $target, %options) {
-    my $fields = bytes(4, $source) . bytes(5, $target) . bool(6, $options{replace});
+    my $fields = path(4, $source) . path(5, $target) . bool(6, $options{replace});
     $self->{session}->change('renamePath', $fields, $source);
     return;
 }
 
 sub remove ($self, $path, %options) {
-    $self->{session}->change('removePath', bytes(4, $path) . bool(5, $options{recursive}), $path);
+    $self->{session}->change('removePath', path(4, $path) . bool(5, $options{recursive}), $path);
     return;
 }
 
 sub set_attributes ($self, $path, %set) {
-    my $fields = bytes(4, $path) . i32(5, $set{permission}) . bytes(6, $set{owner}) . bytes(7, $set{group});
+    my $fields = path(4, $path) . i32(5, $set{permission}) . bytes(6, $set{owner}) . bytes(7, $set{group});
     $fields .= i64(8, _ms($set{mtime})) . i64(9, _ms($set{atime})) . i16(10, $set{replication});
     $self->{session}->change('setAttributes', $fields, $path);
     return;
 }
 
 sub truncate ($self, $path, $length) {
-    $self->{session}->change('truncateFile', bytes(4, $path) . i64(5, $length), $path);
+    $self->{session}->change('truncateFile', path(4, $path) . i64(5, $length), $path);
     return;
 }
 
 sub concat ($self, $path, @sources) {
-    $self->{session}->change('concatFiles', bytes(4, $path) . bytes_list(5, @sources), $path);
+    $self->{session}->change('concatFiles', path(4, $path) . bytes_list(5, @sources), $path);
     return;
 }
 
@@ -135,13 +137,13 @@ sub put ($self, $local, $remote, %options) { return Strait::FS::Transfer::put($s
 sub get ($self, $remote, $local, %options) { return Strait::FS::Transfer::get($self, $remote, $local, %options) }
 
 sub locate ($self, $path, $offset = 0, $length = undef) {
-    my $fields = bytes(2, $path) . i64(3, $offset) . i64(4, $length);
+    my $fields = path(2, $path) . i64(3, $offset) . i64(4, $length);
     my @blocks = $self->{session}->query('getBlockLocations', $fields, $path)->structs(1);
     return map { { offset => $_->number(1), length => $_->number(2), hosts => [$_->strings(3)] } } @blocks;
 }
 
 sub checksum ($self, $path) {
-    my $reply = $self->{session}->query('getChecksum', bytes(2, $path), $path);
+    my $reply = $self->{session}->query('getChecksum', path(2, $path), $path);
     return { algorithm => $reply->bytes(1) // '', value => $reply->bytes(2) // '' };
 }
 

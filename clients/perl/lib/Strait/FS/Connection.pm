@@ -55,15 +55,14 @@ sub _connect ($self, $address, $limit) {
     my $socket = IO::Socket->new;
     $socket->socket(@$address{qw(family socktype protocol)}) or die "$!\n";
     $socket->blocking(0);
-    if (!$socket->connect($address->{addr})) {
+    $self->{socket} = $socket;
+    if (!connect $socket, $address->{addr}) {
         die "$!\n" unless $!{EINPROGRESS};
-        $self->{socket} = $socket;
         $self->_wait('can_write', $limit) or die "it doesn't accept the connection\n";
         $! = $socket->sockopt(SO_ERROR);
         die "$!\n" if $!;
     }
     setsockopt $socket, IPPROTO_TCP, TCP_NODELAY, 1;
-    $self->{socket} = $socket;
 }
 
 sub _start_tls ($self, $host, $tls, $deadline) {
@@ -71,8 +70,11 @@ sub _start_tls ($self, $host, $tls, $deadline) {
         or Strait::FS::Error->throw('Unsupported', 'TLS takes the module IO::Socket::SSL (libio-socket-ssl-perl)');
     my %options = (SSL_verifycn_scheme => 'http', SSL_verifycn_name => $host, SSL_hostname => $host, %$tls);
     delete $options{SSL_hostname} if $options{SSL_hostname} =~ /\A[0-9.]+\z|:/;    # names only
-    my $socket = eval { IO::Socket::SSL->start_SSL($self->{socket}, %options, SSL_startHandshake => 0) }
-        or Strait::FS::Error->throw('InvalidArgument', 'the options of TLS: ' . ($@ || $IO::Socket::SSL::SSL_ERROR));
+    my $socket = eval { IO::Socket::SSL->start_SSL($self->{socket}, %options, SSL_startHandshake => 0) };
+    if (!$socket) {
+        my $why = ($@ || $IO::Socket::SSL::SSL_ERROR) =~ s/ at \S+ line \d+\.\n//r;
+        Strait::FS::Error->throw('InvalidArgument', "the options of TLS: $why");
+    }
     until ($socket->connect_SSL) {
         my $why    = "$IO::Socket::SSL::SSL_ERROR";
         my $wanted = $self->_tls_wants;

@@ -36,14 +36,21 @@ for my $kind (keys %ERRNO) {
     @{ __PACKAGE__ . "::${kind}::ISA" } = __PACKAGE__;
 }
 
-# throw($kind, $message, path => $path, retry_safe => $bool)
-sub throw ($class, $kind, $message, %more) {
+# new($kind, $message, path => $path, retry_safe => $bool)
+sub new ($class, $kind, $message, %more) {
     my $path = $more{path};
     my $text = !defined $path || $path eq '' || index($message, $path) >= 0 ? $message : "$path: $message";
     my %error = (kind => $kind, message => $text, path => $path, retry_safe => !!$more{retry_safe});
     @error{qw(file line)} = _caller();
-    $! = $ERRNO{$kind};
-    die bless \%error, "${class}::$kind";
+    return bless \%error, "${class}::$kind";
+}
+
+sub throw ($class, @error) { $class->rethrow($class->new(@error)) }
+
+# Throws what was caught, be it another error. Calls between may have set $!.
+sub rethrow ($class, $caught) {
+    $! = $caught->errno if kind_of($caught) ne '';
+    die $caught;
 }
 
 # Throws what $! says of a local file.

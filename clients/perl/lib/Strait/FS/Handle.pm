@@ -17,7 +17,7 @@ sub new ($class, $tied, @arguments) {
     return bless $handle, $class;
 }
 
-sub path    ($self)          { return tied(*$self)->path }
+sub path    ($self)          { return tied(*$self)->{path} }
 sub length  ($self)          { return tied(*$self)->length }
 sub pread   ($self, @range)  { return tied(*$self)->pread(@range) }
 sub flush   ($self)          { return tied(*$self)->can('flush') ? tied(*$self)->flush : 1 }

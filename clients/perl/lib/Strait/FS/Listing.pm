@@ -2,30 +2,41 @@ package Strait::FS::Listing;
 
 use v5.36;
 use warnings FATAL => 'all';
+use feature 'try';
+no warnings 'experimental::try';
 
+use Strait::FS::Error;
 use Strait::FS::Info;
-use Strait::FS::Wire qw(bytes i32 i64);
+use Strait::FS::Wire qw(i32 i64 path);
 
-# A directory's entries in the store's order, fetched page by page.
+# A directory's entries in the store's order, fetched page by page. A missing directory is an error at once.
 sub open ($class, $session, $path, $page) {
-    my $self = bless { session => $session, path => $path, page => $page, owner => $$, entries => [] }, $class;
-    # A missing directory is an error at once.
-    $self->_fetch('query', undef);
+    my $self = bless { session => $session, path => $path, page => $page, owner => $$ }, $class;
+    $self->_keep($session->query('listDirectory', $self->_request(undef), $path));
+    $self->{incarnation} = $session->incarnation;
     return $self;
 }
 
 # The next entry, a Strait::FS::Info; undef at the end.
 sub next ($self) {
-    # The cursor moves with each answer, so a later page is asked for once.
-    $self->_fetch('once', $self->{cursor}) while !@{ $self->{entries} } && defined $self->{cursor};
+    $self->_fetch while !@{ $self->{entries} } && defined $self->{cursor};
     return shift @{ $self->{entries} };
 }
 
-sub _fetch ($self, $how, $cursor) {
-    delete $self->{cursor};
-    my $fields = bytes(2, $self->{path}) . i64(3, $cursor) . i32(4, $self->{page});
-    my $page   = $self->{session}->$how('listDirectory', $fields, $self->{path});
-    $self->{cursor}  = $page->number(2) if $page->has(2);
+# The cursor moves with each answer and ends with its session, so a later page is asked for once.
+sub _fetch ($self) {
+    my ($session, $path, $cursor) = (@$self{qw(session path)}, delete $self->{cursor});
+    try { $self->_keep($session->once('listDirectory', $self->_request($cursor), $path)) }
+    catch ($failure) {
+        die $failure if $self->{incarnation} == $session->incarnation;
+        Strait::FS::Error->throw('Unavailable', 'the session ended: list anew', path => $path, retry_safe => 1);
+    }
+}
+
+sub _request ($self, $cursor) { return path(2, $self->{path}) . i64(3, $cursor) . i32(4, $self->{page}) }
+
+sub _keep ($self, $page) {
+    $self->{cursor}  = $page->has(2) ? $page->number(2) : undef;
     $self->{entries} = [map { Strait::FS::Info->new($_) } $page->structs(1)];
 }
 
@@ -50,6 +61,6 @@ Strait::FS::Listing - a directory, entry by entry
 
 =head1 DESCRIPTION
 
-It fetches a page at a time. If a page is lost, it throws Unavailable: begin anew.
+It fetches a page at a time. If a page is lost, or the session ends, it throws Unavailable: list anew.
 
 =cut

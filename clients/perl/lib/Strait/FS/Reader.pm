@@ -10,7 +10,7 @@ no warnings 'experimental::try';
 use List::Util qw(max min);
 
 use Strait::FS::Error;
-use Strait::FS::Wire qw(bytes i32 i64);
+use Strait::FS::Wire qw(i32 i64 path);
 
 use constant CHUNK_BYTES => 1 << 20;    # of one request; small reads are served from it
 
@@ -21,7 +21,6 @@ sub TIEHANDLE ($class, $session, $path) {
     return $self;
 }
 
-sub path   ($self) { return $self->{path} }
 sub length ($self) { return $self->{length} }
 
 # read and sysread: to the length or the end. Its second argument is the caller's buffer.
@@ -79,7 +78,7 @@ sub pread ($self, $length, $offset) {
 
 sub CLOSE ($self) {
     return !!0 if $self->{is_closed};
-    $self->{is_closed} = 1;
+    @$self{qw(is_closed buffer next)} = (1, '', 0);
     $self->{session}->tidy('closeFile', i64(4, $self->{handle}));
     return 1;
 }
@@ -87,6 +86,7 @@ sub CLOSE ($self) {
 sub PRINT  { $_[0]->_invalid('the file is open for reading') }
 sub PRINTF { goto &PRINT }
 sub WRITE  { goto &PRINT }
+sub sync   { goto &PRINT }
 
 sub FILENO ($self) { return undef }    # no file of this machine
 
@@ -102,20 +102,26 @@ sub DESTROY ($self) {
 
 sub _line ($self) {
     my $separator = $/;
-    return $self->_record($$separator)        if ref $separator;
-    my $is_paragraph = defined $separator && $separator eq '';
-    $separator = "\n\n" if $is_paragraph;
-    if ($is_paragraph) {
+    return $self->_record($$separator) if ref $separator;
+    if (defined $separator && $separator eq '') {
+        $separator = "\n\n";
         $self->_take(1) while $self->_fill && substr($self->{buffer}, $self->{next}, 1) eq "\n";
     }
+    # Most lines are in the buffer as a whole.
+    my $found = defined $separator ? index $self->{buffer}, $separator, $self->{next} : -1;
+    my $line  = $found < 0 ? $self->_long_line($separator) : $self->_take($found - $self->{next} + CORE::length $separator);
+    return undef if $line eq '';
+    $. = ++$self->{line};
+    return $line;
+}
+
+sub _long_line ($self, $separator) {
     my $line = '';
     while ($self->_fill) {
         my $end = defined $separator ? $self->_end_of_line($separator, $line) : -1;
-        $line .= $self->_take($end < 0 ? CHUNK_BYTES : $end);
-        last if $end >= 0;
+        return $line . $self->_take($end) if $end >= 0;
+        $line .= $self->_take(CHUNK_BYTES);
     }
-    return undef if $line eq '';
-    $. = ++$self->{line};
     return $line;
 }
 
@@ -175,7 +181,7 @@ sub _range ($self, $offset, $length) {
 }
 
 sub _open ($self) {
-    my $reply = $self->{session}->query('openFile', bytes(2, $self->{path}), $self->{path});
+    my $reply = $self->{session}->query('openFile', path(2, $self->{path}), $self->{path});
     @$self{qw(handle length identity)} = ($reply->number(1), $reply->number(2), $reply->bytes(3));
     $self->{incarnation} = $self->{session}->incarnation;
 }

@@ -113,7 +113,7 @@ sub tidy ($self, $method, $fields, $changes = 0) {
 
 # Ends the session, in the process that opened it.
 sub close ($self) {
-    $self->tidy('closeSession', '') if $self->{owner} == $$;
+    $self->tidy('closeSession', '') if $self->{owner} == $$ && defined $self->{incarnation};
     $self->_drop;
     $self->{is_closed} = 1;
 }

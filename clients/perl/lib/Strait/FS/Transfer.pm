@@ -12,7 +12,7 @@ use File::Basename qw(basename);
 
 use Strait::FS::Error;
 use Strait::FS::Session;
-use Strait::FS::Wire qw(bytes);
+use Strait::FS::Wire qw(path);
 
 use constant PIECE_BYTES => 1 << 20;
 
@@ -24,7 +24,7 @@ sub fill ($file, $next) {
     }
     catch ($failure) {
         $file->abandon;
-        die $failure;
+        Strait::FS::Error->rethrow($failure);
     }
 }
 
@@ -47,8 +47,9 @@ sub put ($client, $local, $remote, %options) {
         $client->rename($temporary, $remote, replace => $options{overwrite} && $can_replace);
     }
     catch ($failure) {
-        $client->{session}->tidy('removePath', bytes(4, $temporary), 1);
-        die $failure if Strait::FS::Error::kind_of($failure) eq '' || ($failure->path // '') ne $temporary;
+        $client->{session}->tidy('removePath', path(4, $temporary), 1);
+        my $is_of_temporary = Strait::FS::Error::kind_of($failure) ne '' && ($failure->path // '') eq $temporary;
+        Strait::FS::Error->rethrow($failure) unless $is_of_temporary;
         # Nobody knows the temporary name.
         my $message = $failure->message =~ s/\Q$temporary\E/$remote/gr;
         Strait::FS::Error->throw($failure->kind, $message, @path, retry_safe => $failure->retry_safe);
@@ -75,7 +76,7 @@ sub get ($client, $remote, $local, %options) {
     }
     catch ($failure) {
         unlink $temporary;
-        die $failure;
+        Strait::FS::Error->rethrow($failure);
     }
     unlink $temporary unless $options{overwrite};
     return;

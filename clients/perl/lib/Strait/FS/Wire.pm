@@ -6,10 +6,12 @@ package Strait::FS::Wire;
 use v5.36;
 use warnings FATAL => 'all';
 
+use Encode qw(FB_CROAK LEAVE_SRC);
 use Exporter qw(import);
+
 use Strait::FS::Error;
 
-our @EXPORT_OK = qw(bool i16 i32 i64 bytes bytes_list request reply MAX_FRAME);
+our @EXPORT_OK = qw(bool i16 i32 i64 bytes path bytes_list request reply MAX_FRAME);
 
 use constant {
     BOOL   => 2,
@@ -31,7 +33,7 @@ use constant {
     EXCEPTION  => 3,
     MAX_DEPTH  => 16,
     MAX_FRAME  => 16 << 20,
-    MAX_VALUES => 2 << 20,     # a value of one byte takes a hundred in memory; a frame of long listings has 1.5 million
+    MAX_VALUES => 1 << 20,     # each takes some hundred bytes of memory; a page of a listing has some 10,000
 };
 my %FORMATS  = (BOOL, 'c', BYTE, 'c', I16, 's>', I32, 'l>', I64, 'q>', DOUBLE, 'q>');
 my %LENGTHS = (BOOL, 1, BYTE, 1, I16, 2, I32, 4, I64, 8, DOUBLE, 8);
@@ -42,6 +44,13 @@ sub i16 ($id, $value) { return _number(I16, $id, $value, 0x7fff) }
 sub i32 ($id, $value) { return _number(I32, $id, $value, 0x7fffffff) }
 sub i64 ($id, $value) { return _number(I64, $id, $value, ~0 >> 1) }
 sub bytes ($id, $value) { return defined $value ? pack('Cs>', BINARY, $id) . _bytes($value) : '' }
+
+# A path: bytes of UTF-8.
+sub path ($id, $value) {
+    my $field = bytes($id, $value);
+    return $field if $field eq '' || eval { Encode::decode('UTF-8', $value, FB_CROAK | LEAVE_SRC); 1 };
+    Strait::FS::Error->throw('InvalidArgument', "the path isn't UTF-8: encode it", path => $value);
+}
 
 sub bytes_list ($id, @values) {
     return pack('Cs>Cl>', LIST, $id, BINARY, scalar @values) . join '', map { _bytes($_) } @values;
@@ -71,8 +80,8 @@ sub request ($method, $number, $fields) {
 sub reply ($frame, $method, $number) {
     my $reader = bless { frame => \$frame, at => 0, values => 0 }, 'Strait::FS::Wire::Reader';
     my $head   = $reader->number(I32) & 0xffffffff;
-    my $name   = $reader->bytes;
     die "no reply of Thrift's\n" if ($head & 0xffff0000) != STRICT;
+    my $name = $reader->bytes;
     die "a reply to another request\n" if $reader->number(I32) != $number;
     my $fields = $reader->struct(0);
     die "a reply that doesn't end with its frame\n" if $reader->{at} != length $frame;

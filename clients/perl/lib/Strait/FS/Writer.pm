@@ -24,8 +24,6 @@ sub TIEHANDLE ($class, $session, $method, $fields, $path) {
     return $self;
 }
 
-sub path ($self) { return $self->{path} }
-
 # The position and the file's length, with all bytes written here.
 sub TELL   ($self) { return $self->{sent} + CORE::length $self->{pending} }
 sub length ($self) { return $self->TELL }
@@ -135,18 +133,18 @@ sub _guarded ($self, $how, $method, $fields) {
     catch ($failure) {
         my $kind = Strait::FS::Error::kind_of($failure);
         die $failure if $kind eq 'NoSpace' || $kind eq 'Unavailable';
-        @$self{qw(is_closed failure)} = (1, $failure);
         my $is_gone = $kind eq 'Unauthenticated'
             || $kind eq 'InvalidArgument' && $self->{incarnation} != $session->incarnation;
-        die $failure unless $is_gone;
         my $why = 'the session ended while the file was written';
-        Strait::FS::Error->throw('OutcomeUnknown', $why, path => $self->{path});
+        $failure = Strait::FS::Error->new('OutcomeUnknown', $why, path => $self->{path}) if $is_gone;
+        @$self{qw(is_closed failure)} = (1, $failure);
+        Strait::FS::Error->rethrow($failure);
     }
 }
 
 sub _check_open ($self) {
     return unless $self->{is_closed};
-    die $self->{failure} if $self->{failure};
+    Strait::FS::Error->rethrow($self->{failure}) if $self->{failure};
     Strait::FS::Error->throw('InvalidArgument', 'the file is closed', path => $self->{path});
 }
 
