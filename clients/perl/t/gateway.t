@@ -17,7 +17,7 @@ my @gateways;
 # Serves each connection by $serve, in a process of its own, with its number from 1. Returns the address.
 sub gateway ($serve) {
     my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die "no port: $!";
-    my $process  = fork // die $!;
+    my $process = fork // die $!;
     if ($process) {
         push @gateways, $process;
         return '127.0.0.1:' . $listener->sockport;
@@ -65,7 +65,7 @@ sub hostile ($bytes) {
 my %hostile = (
     'a reply of 4294967295 bytes' => pack('N', 0xffffffff),
     'a reply of 16777217 bytes'   => pack('N', (16 << 20) + 1) . 'x' x 100,
-    'it ended'                    => pack('N', 16 << 20) . 'x' x 100,
+    'it ended'                    => pack('N',    16 << 20) . 'x' x 100,
     'no reply of Thrift'          => pack('N/a*', 'x' x 16 . "\0" x 100),
     'wrong length'                => pack('N/a*', ''),
     'want TLS'                    => '',
@@ -77,8 +77,8 @@ for my $says (sort keys %hostile) {
 }
 
 my %slow = (
-    'no answer'           => sub ($socket, $) { sleep LIMIT_S },
-    'a byte at a time'    => sub ($socket, $) {
+    'no answer'        => sub ($socket, $) { sleep LIMIT_S },
+    'a byte at a time' => sub ($socket, $) {
         next_request($socket);
         syswrite $socket, pack 'N', 1000;
         for (1 .. 100 * LIMIT_S) { syswrite $socket, 'x'; sleep 0.01 }
@@ -90,14 +90,19 @@ for my $what (sort keys %slow) {
     like($failure, qr/^TimedOut: openSession: .*\Q$address\E/, $what);
 }
 
-# It tells the number of the connection as the length of each file, and cuts the connection of each truncate.
-my $address = gateway(sub ($socket, $connection) {
-    while (my ($method, $number) = next_request($socket)) {
-        last if $method eq 'truncateFile';
-        my $fields = $method eq 'getFileInfo' ? "\x0c\0\1" . i64(3, $connection) . "\0" : bytes(1, 'token') . i64(7, 1);
-        answer($socket, $method, $number, $fields);
+# It tells the number of the connection as the length of each file, cuts the connection of each
+# truncate, and is silent on a checksum.
+my $address = gateway(
+    sub ($socket, $connection) {
+        while (my ($method, $number) = next_request($socket)) {
+            last if $method eq 'truncateFile';
+            sleep LIMIT_S if $method eq 'getChecksum';
+            my $fields =
+                $method eq 'getFileInfo' ? "\x0c\0\1" . i64(3, $connection) . "\0" : bytes(1, 'token') . i64(7, 1);
+            answer($socket, $method, $number, $fields);
+        }
     }
-});
+);
 my $client = Strait::FS->connect($address);
 is($client->stat('/f')->size, 1, 'the connection of the login serves requests');
 my $child = fork // die $!;
@@ -108,16 +113,33 @@ if (!$child) {
     POSIX::_exit($number);
 }
 waitpid $child, 0;
-is($? >> 8, 2, 'a child has its own connection');
+is($? >> 8,                   2, 'a child has its own connection');
 is($client->stat('/f')->size, 1, 'the parent goes on with its own');
 
 {
     local $SIG{ALRM} = sub { };
     Time::HiRes::setitimer(Time::HiRes::ITIMER_REAL(), 0.01, 0.01);
-    like(failure(sub { $client->truncate('/f', 1) }), qr/^OutcomeUnknown: .*truncateFile/, 'a change that is cut, with signals');
+    like(
+        failure(sub { $client->truncate('/f', 1) }),
+        qr/^OutcomeUnknown: .*truncateFile/,
+        'a change that is cut, with signals'
+    );
     Time::HiRes::setitimer(Time::HiRes::ITIMER_REAL(), 0);
 }
-is($client->stat('/f')->size, 8, 'it was tried six times; the client stays usable');
+is($client->stat('/f')->size, 8, 'it was tried six times');
+
+is(
+    failure(
+        sub {
+            local $SIG{ALRM} = sub { die "the program's\n" };
+            Time::HiRes::alarm(0.1);
+            $client->checksum('/f');
+        }
+    ),
+    "the program's\n",
+    'a signal can end a call'
+);
+is($client->stat('/f')->size, 9, 'the client stays usable');
 
 {
     no warnings 'redefine';
@@ -130,7 +152,7 @@ is($client->stat('/f')->size, 8, 'it was tried six times; the client stays usabl
 }
 
 like(failure(sub { Strait::FS->connect('127.0.0.1:1', tsl => 1) }), qr/^InvalidArgument: .*tsl/, 'an unknown option');
-like(failure(sub { Strait::FS->connect("$address/a") }), qr/^InvalidArgument: /, 'an address with a path');
+like(failure(sub { Strait::FS->connect("$address/a") }),            qr/^InvalidArgument: /, 'an address with a path');
 undef $client;
 
 done_testing;

@@ -13,8 +13,8 @@ package Session {
     sub new ($class, $content) {
         return bless { content => $content, incarnation => 1, fails => [], requests => [] }, $class;
     }
-    sub max_chunk_bytes ($self) { return 7 }
-    sub incarnation     ($self) { return $self->{incarnation} }
+    sub max_chunk_bytes ($self)           { return 7 }
+    sub incarnation     ($self)           { return $self->{incarnation} }
     sub change          ($self, @request) { return $self->query(@request) }
     sub tidy            ($self, @request) { push @{ $self->{requests} }, $request[0]; return }
 
@@ -25,8 +25,9 @@ package Session {
         }
         my %request = ::fields($fields)->plain;
         if ($method eq 'readRange') {
-            my ($offset, $length) = @request{3, 4};
-            return ::fields(bytes(1, $offset < length $self->{content} ? substr $self->{content}, $offset, $length : ''));
+            my ($offset, $length) = @request{ 3, 4 };
+            return ::fields(
+                bytes(1, $offset < length $self->{content} ? substr $self->{content}, $offset, $length : ''));
         }
         if ($method eq 'appendData') {
             main::is($request{5}, length $self->{content}, 'an append begins at the end');
@@ -51,7 +52,7 @@ sub kind ($code) {
 # Reading
 
 my $text = join '', map { "line $_\n" } 1 .. 20;
-my $in   = reader(Session->new("$text\n\n\nend"));
+my $in = reader(Session->new("$text\n\n\nend"));
 my @lines;
 while (my $line = <$in>) { push @lines, "$. $line" }
 is_deeply(\@lines, [(map { "$_ line $_\n" } 1 .. 20), "21 \n", "22 \n", "23 \n", '24 end'], 'lines and their numbers');
@@ -61,8 +62,8 @@ seek $in, 5, 0;
 is(tell $in, 5, 'the position');
 is_deeply([(<$in>)[0, 1, -1]], ["1\n", "line 2\n", 'end'], 'all lines');
 seek $in, -3, 2;
-is(getc $in,          'e',  'a character from the end');
-is(scalar <$in>,      'nd', 'the rest');
+is(getc $in,                      'e',               'a character from the end');
+is(scalar <$in>,                  'nd',              'the rest');
 is(kind(sub { seek $in, -1, 0 }), 'InvalidArgument', 'a position before the beginning');
 seek $in, 0, 0;
 { local $/; is(<$in>, "$text\n\n\nend", 'the whole file') }
@@ -78,17 +79,17 @@ for my $separator ("1\nline", "\nline 7\n", 'e 1', "\n\n\n") {
 }
 seek $in, 0, 0;
 my $buffer = 'abc';
-is(read($in, $buffer, 20, 5), 20, 'a read with an offset');
-is($buffer, "abc\0\0" . substr($text, 0, 20), 'fills the gap');
-is(read($in, $buffer, 2, -1), 2, 'an offset from the end');
-is($buffer, "abc\0\0" . substr($text, 0, 19) . substr($text, 20, 2), 'cuts the buffer');
-is($in->getline, substr($text, 22, 6), 'a method of IO::Handle');
-is($in->pread(9, 7), substr($text, 7, 9), 'bytes from an offset');
-is(tell $in, 28, 'the position stays');
-is($in->pread(100, length($text) + 1), "\n\nend", 'fewer at the end');
-is(kind(sub { binmode $in, ':utf8' }), 'Unsupported', 'no layers');
-is(kind(sub { print $in 'x' }), 'InvalidArgument', 'no writing');
-ok(close $in, 'closed');
+is(read($in, $buffer, 20, 5), 20,                                                      'a read with an offset');
+is($buffer,                   "abc\0\0" . substr($text, 0, 20),                        'fills the gap');
+is(read($in, $buffer, 2, -1), 2,                                                       'an offset from the end');
+is($buffer,                   "abc\0\0" . substr($text, 0, 19) . substr($text, 20, 2), 'cuts the buffer');
+is($in->getline,              substr($text, 22, 6),                                    'a method of IO::Handle');
+is($in->pread(9, 7),          substr($text, 7, 9),                                     'bytes from an offset');
+is(tell $in,                  28,                                                      'the position stays');
+is($in->pread(100, length($text) + 1), "\n\nend",                                      'fewer at the end');
+is(kind(sub { binmode $in, ':utf8' }), 'Unsupported',                                  'no layers');
+is(kind(sub { print $in 'x' }),        'InvalidArgument',                              'no writing');
+ok(close $in,  'closed');
 ok(!close $in, 'only once');
 is(kind(sub { my $line = <$in> }), 'InvalidArgument', 'no reading after it');
 
@@ -97,9 +98,9 @@ is(kind(sub { my $line = <$in> }), 'InvalidArgument', 'no reading after it');
 my $session = Session->new('content');
 $in = reader($session);
 $session->{incarnation} = 2;
-$session->{fails}       = ['InvalidArgument'];
-is(scalar <$in>, 'content', 'the file is opened again');
-is(scalar(grep { $_ eq 'openFile' } @{ $session->{requests} }), 2, 'once');
+$session->{fails} = ['InvalidArgument'];
+is(scalar <$in>,                                                'content', 'the file is opened again');
+is(scalar(grep { $_ eq 'openFile' } @{ $session->{requests} }), 2,         'once');
 seek $in, 0, 0;
 $session->{fails} = ['InvalidArgument'];
 is(kind(sub { $in->pread(1, 0) }), 'InvalidArgument', 'an error of the same session is reported');
@@ -124,15 +125,15 @@ is(syswrite($out, 'abcdef', 2, 1), 2, 'a part');
 $out->print("x\n");
 is(tell $out, 17, 'the position counts all');
 ok($out->flush, 'flush');
-is($session->{content}, "a-b!\nsaid\n007bcx\n", 'what was written');
-is(kind(sub { print $out "\x{100}" }), 'InvalidArgument', 'wide characters');
-is(kind(sub { my $line = <$out> }),    'InvalidArgument', 'no reading');
+is($session->{content},                "a-b!\nsaid\n007bcx\n", 'what was written');
+is(kind(sub { print $out "\x{100}" }), 'InvalidArgument',      'wide characters');
+is(kind(sub { my $line = <$out> }),    'InvalidArgument',      'no reading');
 
 print $out '1234567';
 $session->{fails} = [qw(NoSpace Unavailable)];
-is(kind(sub { print $out '8' }),   'NoSpace',     'a full store');
-is(kind(sub { close $out }),       'Unavailable', 'still full');
-is(tell $out, 24, 'nothing of the refused write was taken');
+is(kind(sub { print $out '8' }), 'NoSpace',     'a full store');
+is(kind(sub { close $out }),     'Unavailable', 'still full');
+is(tell $out,                    24,            'nothing of the refused write was taken');
 print $out '8';
 ok(close $out, 'closed');
 is($session->{content}, "a-b!\nsaid\n007bcx\n12345678", 'the kept bytes were sent once');
@@ -140,8 +141,8 @@ is($session->{content}, "a-b!\nsaid\n007bcx\n12345678", 'the kept bytes were sen
 $out = writer($session);
 print $out 'lost';
 @$session{qw(incarnation fails)} = (4, ['InvalidArgument']);
-is(kind(sub { $out->sync }),      'OutcomeUnknown', 'the session ended');
-is(kind(sub { print $out 'x' }),  'OutcomeUnknown', 'the file is over');
+is(kind(sub { $out->sync }),     'OutcomeUnknown', 'the session ended');
+is(kind(sub { print $out 'x' }), 'OutcomeUnknown', 'the file is over');
 ok(!close $out, 'and closed');
 
 my $warning = '';

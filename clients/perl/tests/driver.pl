@@ -9,22 +9,22 @@ use Strait::FS::URI;
 use Strait::FS::Wire qw(bool bytes i16 i32 i64);
 
 my (%clients, %files, $client);
-my %MODES  = (read => ['<'], create => ['>', exclusive => 1], overwrite => ['>'], append => ['>>']);
+my %MODES = (read => ['<'], create => ['>', exclusive => 1], overwrite => ['>'], append => ['>>']);
 my %FIELDS = (2 => \&bool, 6 => \&i16, 8 => \&i32, 10 => \&i64, 11 => \&bytes);
 
 # An empty argument stands for none.
-sub given ($argument) { return $argument eq '' ? undef : $argument }
+sub optional ($argument) { return $argument eq '' ? undef : $argument }
 
 my %answers = (
     connect => sub ($name, $address, $timeout_ms) {
         $client = $clients{$name} = Strait::FS->connect($address, timeout => $timeout_ms / 1000);
         return join ',', @{ $client->store->{capabilities} };
     },
-    use        => sub ($name) { $client = $clients{$name}; return },
+    use        => sub ($name) { $client = $clients{$name};      return },
     disconnect => sub ($name) { delete($clients{$name})->close; return },
     open       => sub ($name, $path, $mode, $permission) {
         my ($symbol, %options) = @{ $MODES{$mode} };
-        $files{$name} = $client->open($path, $symbol, %options, permission => given($permission));
+        $files{$name} = $client->open($path, $symbol, %options, permission => optional($permission));
         return;
     },
     read => sub ($name, $length) {
@@ -37,28 +37,32 @@ my %answers = (
     write    => sub ($name, $data) { print { $files{$name} } $data; return },
     position => sub ($name) { return tell $files{$name} },
     flush    => sub ($name) { $files{$name}->flush; return },
-    sync     => sub ($name) { $files{$name}->sync; return },
-    close    => sub ($name) { close $files{$name}; delete $files{$name}; return },
+    sync     => sub ($name) { $files{$name}->sync;  return },
+    close    => sub ($name) { close $files{$name};  delete $files{$name}; return },
     stat     => sub ($path) {
-        my $info  = $client->stat($path);
+        my $info = $client->stat($path);
         my @times = map { sprintf '%.0f', $_ * 1000 } $info->mtime, $info->atime;
         return ($info->is_dir ? 'directory' : 'file', $info->size, $info->permission, $info->replication, @times);
     },
-    exists     => sub ($path) { return $client->exists($path) ? 1 : 0 },
-    list       => sub ($path, $page) { return map { $_->name } $client->list($path, page => given($page)) },
-    mkdirs     => sub ($path, $permission) { $client->mkdirs($path, permission => given($permission)) },
+    exists => sub ($path) { return $client->exists($path) ? 1 : 0 },
+    list   => sub ($path, $page) {
+        return map { $_->name } $client->list($path, page => optional($page));
+    },
+    mkdirs     => sub ($path,   $permission) { $client->mkdirs($path, permission => optional($permission)) },
     rename     => sub ($source, $target, $replace) { $client->rename($source, $target, replace => $replace) },
-    remove     => sub ($path, $recursive) { $client->remove($path, recursive => $recursive) },
-    attributes => sub ($path, @values) {
-        my ($permission, $replication, @times) = map { given($_) } @values;
+    remove     => sub ($path,   $recursive) { $client->remove($path, recursive => $recursive) },
+    attributes => sub ($path,   @values) {
+        my ($permission, $replication, @times) = map { optional($_) } @values;
         my ($mtime, $atime) = map { defined ? $_ / 1000 : undef } @times;
         my %set = (permission => $permission, replication => $replication, mtime => $mtime, atime => $atime);
         $client->set_attributes($path, %set);
     },
-    truncate => sub ($path, $length) { $client->truncate($path, $length) },
-    put      => sub ($local, $path, $overwrite) { $client->put($local, $path, overwrite => $overwrite) },
-    locate   => sub ($path, $offset, $length) {
-        return map { (@$_{qw(offset length)}, scalar @{ $_->{hosts} }) } $client->locate($path, $offset, given($length));
+    truncate => sub ($path,  $length) { $client->truncate($path, $length) },
+    put      => sub ($local, $path,   $overwrite) { $client->put($local, $path, overwrite => $overwrite) },
+    locate   => sub ($path,  $offset, $length) {
+        return
+            map { (@$_{qw(offset length)}, scalar @{ $_->{hosts} }) }
+            $client->locate($path, $offset, optional($length));
     },
     checksum => sub ($path) { return @{ $client->checksum($path) }{qw(algorithm value)} },
     status   => sub () { return @{ $client->status }{qw(capacity used remaining)} },

@@ -37,7 +37,9 @@ sub token ($self) { return $self->{session}->token }
 sub store ($self) { return $self->{session}->store }
 sub close ($self) { return $self->{session}->close }
 
-sub has_capability ($self, $name) { return !!grep { $_ eq $name } @{ $self->store->{capabilities} } }
+sub has_capability ($self, $name) {
+    return !!grep { $_ eq $name } @{ $self->store->{capabilities} };
+}
 
 sub open ($self, $path, $mode = '<', %options) {
     my $session = $self->{session};
@@ -45,8 +47,8 @@ sub open ($self, $path, $mode = '<', %options) {
     my $fields = path(4, $path);
     return Strait::FS::Handle->new('Strait::FS::Writer', $session, 'appendFile', $fields, $path) if $mode eq '>>';
     _invalid("the mode is <, > or >>: $mode") if $mode ne '>';
-    $fields .= bool(5, !$options{exclusive}) . i32(6, $options{permission}) . i16(7, $options{replication});
-    $fields .= i64(8, $options{block_size}) . i16(9, $options{min_replicas});
+    $fields .= bool(5, !$options{exclusive}) . i32(6, $options{permission});
+    $fields .= i16(7, $options{replication}) . i64(8, $options{block_size}) . i16(9, $options{min_replicas});
     return Strait::FS::Handle->new('Strait::FS::Writer', $session, 'createFile', $fields, $path);
 }
 

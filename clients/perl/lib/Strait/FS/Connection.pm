@@ -8,8 +8,9 @@ no warnings 'experimental::try';
 use Errno qw(EAGAIN EINPROGRESS EINTR EWOULDBLOCK);
 use IO::Select;
 use IO::Socket;
-use List::Util qw(min);
-use Socket qw(:addrinfo AF_INET AF_INET6 IPPROTO_TCP SOCK_STREAM SOL_SOCKET SO_ERROR TCP_NODELAY
+use List::Util   qw(min);
+use Scalar::Util qw(blessed);
+use Socket       qw(:addrinfo AF_INET AF_INET6 IPPROTO_TCP SOCK_STREAM SOL_SOCKET SO_ERROR TCP_NODELAY
     unpack_sockaddr_in unpack_sockaddr_in6);
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
@@ -17,9 +18,11 @@ use Strait::FS::Error;
 use Strait::FS::Wire qw(i32 request reply MAX_FRAME);
 
 use constant {
-    DEADLINE_FIELD => 15,         # deadline_ms, which each request has
+    DEADLINE_FIELD => 15,           # deadline_ms, which each request has
     MAX_I32        => 2**31 - 1,
-    PIECE_BYTES    => 1 << 18,    # of memory, ahead of the bytes that have arrived
+    PIECE_BYTES    => 1 << 18,      # of memory, ahead of the bytes that have arrived
+    LATE           => 'late',
+    ENDED          => 'it ended',
 };
 
 # What broke a connection. If `sent`, the request may have arrived.
@@ -44,8 +47,8 @@ sub open ($class, $uri, $tls, $deadline) {
             return $self;
         }
         catch ($failure) {
-            die $failure if ref $failure;
-            chomp($why = $failure);
+            die $failure unless _is_broken($failure);
+            $why = $failure->{why};
         }
     }
     Strait::FS::Connection::Lost->throw("no gateway at $self->{address}: $why", 0);
@@ -53,14 +56,14 @@ sub open ($class, $uri, $tls, $deadline) {
 
 sub _connect ($self, $address, $limit) {
     my $socket = IO::Socket->new;
-    $socket->socket(@$address{qw(family socktype protocol)}) or die "$!\n";
+    $socket->socket(@$address{qw(family socktype protocol)}) or Strait::FS::Broken->throw("$!");
     $socket->blocking(0);
     $self->{socket} = $socket;
     if (!connect $socket, $address->{addr}) {
-        die "$!\n" unless $!{EINPROGRESS};
-        $self->_wait('can_write', $limit) or die "it doesn't accept the connection\n";
+        Strait::FS::Broken->throw("$!") unless $!{EINPROGRESS};
+        $self->_wait('can_write', $limit) or Strait::FS::Broken->throw("it doesn't accept the connection");
         $! = $socket->sockopt(SO_ERROR);
-        die "$!\n" if $!;
+        Strait::FS::Broken->throw("$!") if $!;
     }
     setsockopt $socket, IPPROTO_TCP, TCP_NODELAY, 1;
 }
@@ -76,7 +79,7 @@ sub _start_tls ($self, $host, $tls, $deadline) {
         Strait::FS::Error->throw('InvalidArgument', "the options of TLS: $why");
     }
     until ($socket->connect_SSL) {
-        my $why    = "$IO::Socket::SSL::SSL_ERROR";
+        my $why = "$IO::Socket::SSL::SSL_ERROR";
         my $wanted = $self->_tls_wants;
         if (!$wanted) {
             Strait::FS::Error->throw('Unauthenticated', "$self->{address}: $why") if $why =~ /certificate|hostname/i;
@@ -111,39 +114,41 @@ sub call ($self, $method, $fields, $path, $deadline) {
     try {
         $self->_send(request($method, $number, $fields), $deadline);
         my $length = unpack 'N', $self->_receive(4, $deadline);
-        die "a reply of $length bytes\n" if $length > MAX_FRAME;
+        Strait::FS::Broken->throw("a reply of $length bytes") if $length > MAX_FRAME;
         my $reply = reply($self->_receive($length, $deadline), $method, $number);
         $self->{answered} = 1;
         return $reply;
     }
     catch ($failure) {
-        die $failure if ref $failure;
-        chomp $failure;
-        Strait::FS::Error->throw('TimedOut', "$method: the gateway $self->{address} gave no answer in time",
-            path => $path, retry_safe => 1)
-            if $failure eq 'late';
-        $failure .= ' before its first answer; does the gateway want TLS?' if $failure eq 'it ended' && !$self->{answered} && !$self->{tls};
-        Strait::FS::Connection::Lost->throw("the connection to $self->{address} broke: $failure", 1);
+        die $failure unless _is_broken($failure);
+        my ($why, $address) = ($failure->{why}, $self->{address});
+        if ($why eq LATE) {
+            my $message = "$method: the gateway $address gave no answer in time";
+            Strait::FS::Error->throw('TimedOut', $message, path => $path, retry_safe => 1);
+        }
+        my $is_first = $why eq ENDED && !$self->{answered} && !$self->{tls};
+        $why .= ' before its first answer; does the gateway want TLS?' if $is_first;
+        Strait::FS::Connection::Lost->throw("the connection to $address broke: $why", 1);
     }
 }
 
 sub _send ($self, $bytes, $deadline) {
     local $SIG{PIPE} = 'IGNORE';
     for (my $at = 0; $at < length $bytes;) {
-        die "late\n" if now() >= $deadline;
+        Strait::FS::Broken->throw(LATE) if now() >= $deadline;
         my $count = $self->{socket}->syswrite($bytes, length($bytes) - $at, $at);
-        if   (defined $count) { $at += $count }
-        else                  { $self->_until_ready('can_write', $deadline) }
+        if (defined $count) { $at += $count }
+        else                { $self->_until_ready('can_write', $deadline) }
     }
 }
 
 sub _receive ($self, $length, $deadline) {
     my $bytes = '';
     while ((my $left = $length - length $bytes) > 0) {
-        die "late\n" if now() >= $deadline;
+        Strait::FS::Broken->throw(LATE) if now() >= $deadline;
         my $count = $self->{socket}->sysread($bytes, min($left, PIECE_BYTES), length $bytes);
-        if   (defined $count) { die "it ended\n" unless $count }
-        else                  { $self->_until_ready('can_read', $deadline) }
+        $self->_until_ready('can_read', $deadline) unless defined $count;
+        Strait::FS::Broken->throw(ENDED) if defined $count && $count == 0;
     }
     return $bytes;
 }
@@ -156,14 +161,16 @@ sub _until_ready ($self, $direction, $deadline) {
         my $why = $self->{tls} ? "$IO::Socket::SSL::SSL_ERROR" : "$!";
         # In TLS 1.3 the gateway rejects the client's certificate in place of the first reply.
         Strait::FS::Error->throw('Unauthenticated', "$self->{address}: $why") if $self->{tls} && $why =~ /certificate/i;
-        die "$why\n";
+        Strait::FS::Broken->throw($why);
     }
-    $self->_wait($wanted, $deadline) or die "late\n";
+    $self->_wait($wanted, $deadline) or Strait::FS::Broken->throw(LATE);
 }
+
+sub _is_broken ($failure) { return blessed $failure && $failure->isa('Strait::FS::Broken') }
 
 # What TLS waits for.
 sub _tls_wants ($self) {
-    return 'can_read'  if $IO::Socket::SSL::SSL_ERROR == IO::Socket::SSL::SSL_WANT_READ();
+    return 'can_read' if $IO::Socket::SSL::SSL_ERROR == IO::Socket::SSL::SSL_WANT_READ();
     return 'can_write' if $IO::Socket::SSL::SSL_ERROR == IO::Socket::SSL::SSL_WANT_WRITE();
     return;
 }

@@ -3,7 +3,7 @@ package Strait::FS::Error;
 use v5.36;
 use warnings FATAL => 'all';
 
-use Errno qw(EACCES EBUSY EEXIST EINVAL EIO EISDIR ENOENT ENOSPC ENOTDIR ENOTEMPTY ENOTSUP EPERM ETIMEDOUT EHOSTUNREACH);
+use Errno        qw(:POSIX);
 use Scalar::Util qw(blessed);
 
 use overload '""' => 'as_string', bool => sub { 1 }, fallback => 1;
@@ -18,7 +18,7 @@ my @KINDS = (
     [PermissionDenied => EACCES],
     [Unauthenticated  => EPERM],
     [InvalidArgument  => EINVAL],
-    [Unsupported      => ENOTSUP],
+    [Unsupported      => EOPNOTSUPP],
     [Busy             => EBUSY],
     [NoSpace          => ENOSPC],
     [TimedOut         => ETIMEDOUT],

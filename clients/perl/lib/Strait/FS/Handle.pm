@@ -17,13 +17,13 @@ sub new ($class, $tied, @arguments) {
     return bless $handle, $class;
 }
 
-sub path    ($self)          { return tied(*$self)->{path} }
-sub length  ($self)          { return tied(*$self)->length }
-sub pread   ($self, @range)  { return tied(*$self)->pread(@range) }
-sub flush   ($self)          { return tied(*$self)->can('flush') ? tied(*$self)->flush : 1 }
-sub sync    ($self)          { return tied(*$self)->sync }
-sub abandon ($self)          { return tied(*$self)->abandon }
-sub opened  ($self)          { return !tied(*$self)->{is_closed} }
+sub path    ($self)         { return tied(*$self)->{path} }
+sub length  ($self)         { return tied(*$self)->length }
+sub pread   ($self, @range) { return tied(*$self)->pread(@range) }
+sub flush   ($self)         { return tied(*$self)->can('flush') ? tied(*$self)->flush : 1 }
+sub sync    ($self)         { return tied(*$self)->sync }
+sub abandon ($self)         { return tied(*$self)->abandon }
+sub opened  ($self)         { return !tied(*$self)->{is_closed} }
 
 1;
 

@@ -36,7 +36,7 @@ sub _fetch ($self) {
 sub _request ($self, $cursor) { return path(2, $self->{path}) . i64(3, $cursor) . i32(4, $self->{page}) }
 
 sub _keep ($self, $page) {
-    $self->{cursor}  = $page->has(2) ? $page->number(2) : undef;
+    $self->{cursor} = $page->has(2) ? $page->number(2) : undef;
     $self->{entries} = [map { Strait::FS::Info->new($_) } $page->structs(1)];
 }
 

@@ -16,7 +16,7 @@ use constant CHUNK_BYTES => 1 << 20;    # of one request; small reads are served
 
 sub TIEHANDLE ($class, $session, $path) {
     my %buffer = (buffer => '', buffer_at => 0, next => 0);    # next: where in the buffer to go on
-    my $self   = bless { session => $session, path => $path, owner => $$, line => 0, %buffer }, $class;
+    my $self = bless { session => $session, path => $path, owner => $$, line => 0, %buffer }, $class;
     $self->_open;
     return $self;
 }
@@ -50,17 +50,18 @@ sub READLINE ($self) {
     return @lines;
 }
 
-sub GETC ($self) { return $self->_fill ? $self->_take(1) : undef }
+sub GETC ($self)    { return $self->_fill ? $self->_take(1) : undef }
 sub EOF  ($self, @) { return !$self->_fill }
-sub TELL ($self) { return $self->{buffer_at} + $self->{next} }
+sub TELL ($self)    { return $self->{buffer_at} + $self->{next} }
 
 sub SEEK ($self, $offset, $whence) {
     $self->_check_open;
     my $target = $offset + ($whence == 0 ? 0 : $whence == 1 ? $self->TELL : $self->{length});
     $self->_invalid("a position before the file's beginning") if $target < 0;
     my $next = $target - $self->{buffer_at};
-    if ($next >= 0 && $next <= CORE::length $self->{buffer}) { $self->{next} = $next }
-    else { @$self{qw(buffer buffer_at next)} = ('', $target, 0) }
+    my $is_in = $next >= 0 && $next <= CORE::length $self->{buffer};
+    @$self{qw(buffer buffer_at next)} = ('', $target, 0) unless $is_in;
+    $self->{next} = $next if $is_in;
     return 1;
 }
 
@@ -109,7 +110,9 @@ sub _line ($self) {
     }
     # Most lines are in the buffer as a whole.
     my $found = defined $separator ? index $self->{buffer}, $separator, $self->{next} : -1;
-    my $line  = $found < 0 ? $self->_long_line($separator) : $self->_take($found - $self->{next} + CORE::length $separator);
+    my $line;
+    if   ($found < 0) { $line = $self->_long_line($separator) }
+    else              { $line = $self->_take($found - $self->{next} + CORE::length $separator) }
     return undef if $line eq '';
     $. = ++$self->{line};
     return $line;
@@ -164,9 +167,9 @@ sub _fetch ($self, $offset, $length) {
     try { return $self->_range($offset, $length) }
     catch ($failure) {
         # The handle ends with its session: the file is opened again, once.
-        my $kind    = Strait::FS::Error::kind_of($failure);
-        my $is_gone = $kind eq 'NotFound'
-            || $kind =~ /\A(?:InvalidArgument|Unauthenticated)\z/ && $self->{incarnation} != $self->{session}->incarnation;
+        my $kind = Strait::FS::Error::kind_of($failure);
+        my $is_anew = $self->{incarnation} != $self->{session}->incarnation;
+        my $is_gone = $kind eq 'NotFound' || $is_anew && $kind =~ /\A(?:InvalidArgument|Unauthenticated)\z/;
         die $failure unless $is_gone;
         $self->_reopen;
     }
@@ -175,7 +178,7 @@ sub _fetch ($self, $offset, $length) {
 
 sub _range ($self, $offset, $length) {
     my $fields = i64(2, $self->{handle}) . i64(3, $offset) . i32(4, $length);
-    my $data   = $self->{session}->query('readRange', $fields, $self->{path})->bytes(1) // '';
+    my $data = $self->{session}->query('readRange', $fields, $self->{path})->bytes(1) // '';
     return $data if CORE::length $data <= $length;
     Strait::FS::Error->throw('Internal', 'the gateway sent more bytes than were asked for', path => $self->{path});
 }

@@ -8,9 +8,9 @@ use warnings FATAL => 'all';
 use feature 'try';
 no warnings 'experimental::try';
 
-use List::Util qw(min);
+use List::Util   qw(min);
 use Scalar::Util qw(blessed);
-use Time::HiRes qw(sleep);
+use Time::HiRes  qw(sleep);
 
 use Strait::FS::Connection;
 use Strait::FS::Error;
@@ -76,7 +76,7 @@ sub _call ($self, $method, $fields, $path, $changes) {
                     $self->{silences}++;
                     $was_sent && $changes ? _unknown($method, $path, $failure) : _unavailable($failure, $path);
                 }
-                sleep $pause;
+                _pause($pause);
             }
             elsif ($kind eq 'Unauthenticated' && !$is_renewed && !$is_connecting) {
                 # The session idled out, or its gateway was replaced.
@@ -107,7 +107,11 @@ sub tidy ($self, $method, $fields, $changes = 0) {
     my $limit = $self->{silences} ? min($self->{timeout}, PARTING_S) : $self->{timeout};
     $fields .= bytes(REQUEST_ID, new_id()) if $changes;
     try { $self->once($method, $fields, undef, now() + $limit) }
-    catch ($failure) { $self->{silences}++ if Strait::FS::Error::kind_of($failure) eq 'TimedOut' }
+    catch ($failure) {
+        my $kind = Strait::FS::Error::kind_of($failure);
+        die $failure if $kind eq '';
+        $self->{silences}++ if $kind eq 'TimedOut';
+    }
     return;
 }
 
@@ -132,8 +136,8 @@ sub _exchange ($self, $connection, $method, $fields, $path, $deadline) {
 
 sub _result ($reply) {
     my $error = $reply->struct(1) // return $reply->struct(0) // Strait::FS::Wire::no_fields();
-    my $kind  = Strait::FS::Error::kind_of_code($error->number(1));
-    my %more  = (path => $error->bytes(4), retry_safe => $error->number(5));
+    my $kind = Strait::FS::Error::kind_of_code($error->number(1));
+    my %more = (path => $error->bytes(4), retry_safe => $error->number(5));
     Strait::FS::Error->throw($kind, $error->bytes(3) // '', %more);
 }
 
@@ -172,7 +176,7 @@ sub _connect ($self, $deadline) {
 
 sub _attach ($self, $connection, $deadline) {
     my $login = $self->{login};
-    my $open  = sub ($fields) {
+    my $open = sub ($fields) {
         return _result($connection->call('openSession', i32(1, PROTOCOL) . $fields, undef, $deadline));
     };
     my $reply;
@@ -184,19 +188,25 @@ sub _attach ($self, $connection, $deadline) {
         }
     }
     $reply //= $open->(bytes(2, $login->{store}) . bytes(3, $login->{user}) . bytes(4, $login->{password}));
-    $self->{token}       = $reply->bytes(1) // $self->{token};
-    $self->{user}        = $reply->bytes(3) // '';
+    $self->{token} = $reply->bytes(1) // $self->{token};
+    $self->{user} = $reply->bytes(3) // '';
     $self->{incarnation} = $reply->number(7);
     if (my $store = $reply->struct(4)) {
-        my %store = (name => $store->bytes(1) // '', uri => $store->bytes(2) // '', capabilities => [$store->strings(3)]);
-        $self->{store_info} = \%store;
+        my %text = (name => $store->bytes(1) // '', uri => $store->bytes(2) // '');
+        $self->{store_info} = { %text, capabilities => [$store->strings(3)] };
     }
     my $limits = $reply->struct(6);
-    my $chunk  = $limits ? $limits->number(1) : 0;
+    my $chunk = $limits ? $limits->number(1) : 0;
     $self->{max_chunk_bytes} = $chunk > 0 ? min($chunk, MAX_CHUNK_BYTES) : MAX_CHUNK_BYTES;
 }
 
 sub now () { return Strait::FS::Connection::now() }
+
+# A signal doesn't shorten it.
+sub _pause ($seconds) {
+    my $until = now() + $seconds;
+    while ((my $left = $until - now()) > 0) { sleep $left }
+}
 
 sub _deadline ($self) { return now() + $self->{timeout} }
 

@@ -7,7 +7,7 @@ use warnings FATAL => 'all';
 use feature 'try';
 no warnings 'experimental::try';
 
-use Fcntl qw(O_CREAT O_EXCL O_WRONLY);
+use Fcntl          qw(O_CREAT O_EXCL O_WRONLY);
 use File::Basename qw(basename);
 
 use Strait::FS::Error;
@@ -33,7 +33,7 @@ sub put ($client, $local, $remote, %options) {
     my $there = _stat($client, $remote);
     if ($there && $there->is_dir) {
         $remote = ($remote =~ s{/+\z}{}r) . '/' . basename($local);
-        $there  = _stat($client, $remote);
+        $there = _stat($client, $remote);
     }
     my @path = (path => $remote);
     Strait::FS::Error->throw('AlreadyExists', 'the path is taken',         @path) if $there && !$options{overwrite};
@@ -61,7 +61,7 @@ sub get ($client, $remote, $local, %options) {
     $local = "$local/" . basename($remote) if -d $local;
     Strait::FS::Error->throw('AlreadyExists', 'the file is there already', path => $local)
         if !$options{overwrite} && -e $local;
-    my $source    = $client->open($remote);
+    my $source = $client->open($remote);
     my $temporary = "$local.strait-" . _random();
     sysopen my $target, $temporary, O_WRONLY | O_CREAT | O_EXCL or Strait::FS::Error->throw_errno($local);
     try {
@@ -72,7 +72,7 @@ sub get ($client, $remote, $local, %options) {
         close $target or Strait::FS::Error->throw_errno($local);
         # A link, unlike a rename, doesn't replace.
         if ($options{overwrite}) { rename $temporary, $local or Strait::FS::Error->throw_errno($local) }
-        else                     { link $temporary, $local   or Strait::FS::Error->throw_errno($local) }
+        else                     { link $temporary, $local or Strait::FS::Error->throw_errno($local) }
     }
     catch ($failure) {
         unlink $temporary;

@@ -25,7 +25,7 @@ sub parse ($class, $text) {
     my ($authority, @names) = split m{/}, substr $text, length SCHEME;
     $authority //= '';
     _wrong('an address names no user; the options take user and password') if $authority =~ /@/;
-    _wrong(qq{"$authority" is no HOST:PORT}) if $authority !~ $AUTHORITY;
+    _wrong(qq{"$authority" is no HOST:PORT}) unless $authority =~ $AUTHORITY;
     my ($host, $digits) = ($+{host}, $+{port} // '');
     my $port = $digits eq '' ? DEFAULT_PORT : $digits + 0;
     _wrong(qq{"$authority" has no port from 1 to } . MAX_PORT) if $port < 1 || $port > MAX_PORT;
@@ -41,7 +41,7 @@ sub parse ($class, $text) {
     }
     for my $name (@names, $store // ()) {
         next if $name ne '.' && $name ne '..' && $name !~ /\0/ && length $name <= MAX_NAME_BYTES;
-        _wrong(qq{"$text" has a name that is . or .., holds a NUL byte, or is longer than } . MAX_NAME_BYTES . ' bytes');
+        _wrong(qq{"$text" has a name that is . or .., holds a NUL byte, or has more than } . MAX_NAME_BYTES . ' bytes');
     }
     return bless { host => $host, port => $port, store => $store, path => '/' . join '/', @names }, $class;
 }

@@ -6,7 +6,7 @@ package Strait::FS::Wire;
 use v5.36;
 use warnings FATAL => 'all';
 
-use Encode qw(FB_CROAK LEAVE_SRC);
+use Encode   qw(FB_CROAK LEAVE_SRC);
 use Exporter qw(import);
 
 use Strait::FS::Error;
@@ -33,16 +33,16 @@ use constant {
     EXCEPTION  => 3,
     MAX_DEPTH  => 16,
     MAX_FRAME  => 16 << 20,
-    MAX_VALUES => 1 << 20,     # each takes some hundred bytes of memory; a page of a listing has some 10,000
+    MAX_VALUES => 1 << 20,      # each takes some hundred bytes of memory; a page of a listing has some 10,000
 };
-my %FORMATS  = (BOOL, 'c', BYTE, 'c', I16, 's>', I32, 'l>', I64, 'q>', DOUBLE, 'q>');
+my %FORMATS = (BOOL, 'c', BYTE, 'c', I16, 's>', I32, 'l>', I64, 'q>', DOUBLE, 'q>');
 my %LENGTHS = (BOOL, 1, BYTE, 1, I16, 2, I32, 4, I64, 8, DOUBLE, 8);
 
 # One field of a request. A value that is undef isn't sent.
-sub bool ($id, $value) { return defined $value ? pack('Cs>c', BOOL, $id, $value ? 1 : 0) : '' }
-sub i16 ($id, $value) { return _number(I16, $id, $value, 0x7fff) }
-sub i32 ($id, $value) { return _number(I32, $id, $value, 0x7fffffff) }
-sub i64 ($id, $value) { return _number(I64, $id, $value, ~0 >> 1) }
+sub bool  ($id, $value) { return defined $value ? pack('Cs>c', BOOL, $id, $value ? 1 : 0) : '' }
+sub i16   ($id, $value) { return _number(I16, $id, $value, 0x7fff) }
+sub i32   ($id, $value) { return _number(I32, $id, $value, 0x7fffffff) }
+sub i64   ($id, $value) { return _number(I64, $id, $value, ~0 >> 1) }
 sub bytes ($id, $value) { return defined $value ? pack('Cs>', BINARY, $id) . _bytes($value) : '' }
 
 # A path: bytes of UTF-8.
@@ -75,20 +75,25 @@ sub request ($method, $number, $fields) {
     return pack('N', length($head) + length($fields) + 2) . $head . $fields . STOP . STOP;
 }
 
-# The fields of a reply, without the frame's length: 0 is the result, 1 the error. It dies with a text if the bytes
-# aren't the reply to this request.
+# The fields of a reply, without the frame's length: 0 is the result, 1 the error. It throws Strait::FS::Broken if the
+# bytes aren't the reply to this request.
 sub reply ($frame, $method, $number) {
     my $reader = bless { frame => \$frame, at => 0, values => 0 }, 'Strait::FS::Wire::Reader';
-    my $head   = $reader->number(I32) & 0xffffffff;
-    die "no reply of Thrift's\n" if ($head & 0xffff0000) != STRICT;
+    my $head = $reader->number(I32) & 0xffffffff;
+    Strait::FS::Broken->throw("no reply of Thrift's") if ($head & 0xffff0000) != STRICT;
     my $name = $reader->bytes;
-    die "a reply to another request\n" if $reader->number(I32) != $number;
+    Strait::FS::Broken->throw('a reply to another request') if $reader->number(I32) != $number;
     my $fields = $reader->struct(0);
-    die "a reply that doesn't end with its frame\n" if $reader->{at} != length $frame;
+    Strait::FS::Broken->throw("a reply that doesn't end with its frame") if $reader->{at} != length $frame;
     Strait::FS::Error->throw('Internal', "the gateway refuses $method: " . ($fields->bytes(1) // ''))
         if ($head & 0xff) == EXCEPTION;
-    die "a reply to another method\n" if $name ne $method;
+    Strait::FS::Broken->throw('a reply to another method') if $name ne $method;
     return $fields;
+}
+
+# Why a connection can't go on. It isn't a text: a program's handler of signals may die with one.
+package Strait::FS::Broken {
+    sub throw ($class, $why) { die bless { why => $why }, $class }
 }
 
 # Of a reply without a result.
@@ -99,7 +104,8 @@ package Strait::FS::Wire::Reader {
 
     sub take ($self, $length) {
         my $at = $self->{at};
-        die "a reply with a wrong length\n" if $length < 0 || $length > length(${ $self->{frame} }) - $at;
+        Strait::FS::Broken->throw('a reply with a wrong length')
+            if $length < 0 || $length > length(${ $self->{frame} }) - $at;
         $self->{at} += $length;
         return substr ${ $self->{frame} }, $at, $length;
     }
@@ -117,21 +123,21 @@ package Strait::FS::Wire::Reader {
     }
 
     sub value ($self, $kind, $depth) {
-        die "a reply that is too deep\n"         if $depth > Strait::FS::Wire::MAX_DEPTH;
-        die "a reply with too many values\n"     if ++$self->{values} > Strait::FS::Wire::MAX_VALUES;
-        return $self->number($kind)              if $LENGTHS{$kind};
-        return $self->bytes                      if $kind == Strait::FS::Wire::BINARY;
-        return $self->struct($depth)             if $kind == Strait::FS::Wire::STRUCT;
+        Strait::FS::Broken->throw('a reply that is too deep') if $depth > Strait::FS::Wire::MAX_DEPTH;
+        Strait::FS::Broken->throw('a reply with too many values') if ++$self->{values} > Strait::FS::Wire::MAX_VALUES;
+        return $self->number($kind) if $LENGTHS{$kind};
+        return $self->bytes if $kind == Strait::FS::Wire::BINARY;
+        return $self->struct($depth) if $kind == Strait::FS::Wire::STRUCT;
         return $self->items(1, $depth) if $kind == Strait::FS::Wire::LIST || $kind == Strait::FS::Wire::SET;
         return $self->items(2, $depth) if $kind == Strait::FS::Wire::MAP;
-        die "a reply with a field of an unknown type\n";
+        Strait::FS::Broken->throw('a reply with a field of an unknown type');
     }
 
     # A list is its items' kind and they. No message has maps: those of a newer gateway are read over.
     sub items ($self, $each, $depth) {
         my @kinds = map { $self->number(Strait::FS::Wire::BYTE) } 1 .. $each;
         my $count = $self->number(Strait::FS::Wire::I32);
-        die "a reply with a wrong length\n" if $count < 0;
+        Strait::FS::Broken->throw('a reply with a wrong length') if $count < 0;
         my @items;    # grows with the bytes: an item takes one at least
         while ($count-- > 0) {
             push @items, map { $self->value($_, $depth + 1) } @kinds;
@@ -151,8 +157,8 @@ package Strait::FS::Wire::Fields {
         return $field && $LENGTHS{ $field->[0] } ? $field->[1] : 0;
     }
 
-    sub bytes  ($self, $id) { return $self->_of($id, Strait::FS::Wire::BINARY) }
-    sub struct ($self, $id) { return $self->_of($id, Strait::FS::Wire::STRUCT) }
+    sub bytes   ($self, $id) { return $self->_of($id, Strait::FS::Wire::BINARY) }
+    sub struct  ($self, $id) { return $self->_of($id, Strait::FS::Wire::STRUCT) }
     sub strings ($self, $id) { return $self->_items($id, Strait::FS::Wire::BINARY) }
     sub structs ($self, $id) { return $self->_items($id, Strait::FS::Wire::STRUCT) }
 

@@ -8,7 +8,7 @@ use warnings FATAL => 'all';
 use feature 'try';
 no warnings 'experimental::try';
 
-use Carp qw(carp);
+use Carp       qw(carp);
 use List::Util qw(min);
 
 use Strait::FS::Error;
@@ -17,7 +17,7 @@ use Strait::FS::Wire qw(bool bytes i32 i64);
 use constant { FLUSH => 1, SYNC => 2 };    # FlushMode
 
 sub TIEHANDLE ($class, $session, $method, $fields, $path) {
-    my $self  = bless { session => $session, path => $path, owner => $$, pending => '' }, $class;
+    my $self = bless { session => $session, path => $path, owner => $$, pending => '' }, $class;
     my $reply = $session->change($method, $fields, $path);
     @$self{qw(handle sent)} = ($reply->number(1), $reply->number(2));
     $self->{incarnation} = $session->incarnation;
@@ -103,7 +103,7 @@ sub _write ($self, $data) {
     Strait::FS::Error->throw('InvalidArgument', 'characters above 255: encode the text', path => $self->{path})
         unless utf8::downgrade($data, 1);
     my $capacity = $self->{session}->max_chunk_bytes;
-    my $left     = CORE::length $data;
+    my $left = CORE::length $data;
     while ($left > 0) {
         my $room = $capacity - CORE::length $self->{pending};
         if ($room < min($left, $capacity)) {
