@@ -25,6 +25,9 @@ use constant {
     ENDED          => 'it ended',
 };
 
+# Either side rejects the other's certificate, in OpenSSL's words.
+my $REJECTION = qr/certificate|hostname|unknown ca/i;
+
 # What broke a connection. If `sent`, the request may have arrived.
 package Strait::FS::Connection::Lost {
     sub throw ($class, $message, $sent) { die bless { message => $message, sent => $sent }, $class }
@@ -82,7 +85,7 @@ sub _start_tls ($self, $host, $tls, $deadline) {
         my $why = "$IO::Socket::SSL::SSL_ERROR";
         my $wanted = $self->_tls_wants;
         if (!$wanted) {
-            Strait::FS::Error->throw('Unauthenticated', "$self->{address}: $why") if $why =~ /certificate|hostname/i;
+            Strait::FS::Error->throw('Unauthenticated', "$self->{address}: $why") if $why =~ $REJECTION;
             Strait::FS::Connection::Lost->throw("no TLS with $self->{address}: $why", 0);
         }
         next if $self->_wait($wanted, $deadline);
@@ -148,7 +151,7 @@ sub _receive ($self, $length, $deadline) {
         Strait::FS::Broken->throw(LATE) if now() >= $deadline;
         my $count = $self->{socket}->sysread($bytes, min($left, PIECE_BYTES), length $bytes);
         $self->_until_ready('can_read', $deadline) unless defined $count;
-        Strait::FS::Broken->throw(ENDED) if defined $count && $count == 0;
+        $self->_fail($self->_why_ended) if defined $count && $count == 0;
     }
     return $bytes;
 }
@@ -157,13 +160,20 @@ sub _receive ($self, $length, $deadline) {
 sub _until_ready ($self, $direction, $deadline) {
     return if $!{EINTR};
     my $wanted = $self->{tls} ? $self->_tls_wants : ($!{EAGAIN} || $!{EWOULDBLOCK}) && $direction;
-    if (!$wanted) {
-        my $why = $self->{tls} ? "$IO::Socket::SSL::SSL_ERROR" : "$!";
-        # In TLS 1.3 the gateway rejects the client's certificate in place of the first reply.
-        Strait::FS::Error->throw('Unauthenticated', "$self->{address}: $why") if $self->{tls} && $why =~ /certificate/i;
-        Strait::FS::Broken->throw($why);
-    }
+    $self->_fail($self->{tls} ? "$IO::Socket::SSL::SSL_ERROR" : "$!") unless $wanted;
     $self->_wait($wanted, $deadline) or Strait::FS::Broken->throw(LATE);
+}
+
+# IO::Socket::SSL takes an alert for an end; OpenSSL still has it.
+sub _why_ended ($self) {
+    my $code = $self->{tls} ? Net::SSLeay::ERR_get_error() : 0;
+    return $code ? Net::SSLeay::ERR_error_string($code) : ENDED;
+}
+
+# In TLS 1.3 the gateway rejects the client's certificate in place of the first reply.
+sub _fail ($self, $why) {
+    Strait::FS::Error->throw('Unauthenticated', "$self->{address}: $why") if $self->{tls} && $why =~ $REJECTION;
+    Strait::FS::Broken->throw($why);
 }
 
 sub _is_broken ($failure) { return blessed $failure && $failure->isa('Strait::FS::Broken') }
