@@ -21,7 +21,7 @@ use constant TIMEOUT_S => 120;
 sub connect ($class, $address, %options) {
     my ($tls, $timeout) = (delete @options{qw(tls timeout)});
     my %login = map { $_ => delete $options{$_} } qw(store user password token);
-    _invalid('unknown options: ' . join ', ', sort keys %options) if %options;
+    _check(\%options);
     $timeout //= TIMEOUT_S;
     _invalid("the timeout isn't positive: $timeout") if $timeout !~ /\A[0-9.eE+-]+\z/ || $timeout <= 0;
     $tls = {} if $tls && !ref $tls;
@@ -42,6 +42,7 @@ sub has_capability ($self, $name) {
 }
 
 sub open ($self, $path, $mode = '<', %options) {
+    _check(\%options, qw(exclusive permission replication block_size min_replicas));
     my $session = $self->{session};
     return Strait::FS::Handle->new('Strait::FS::Reader', $session, $path) if $mode eq '<';
     my $fields = path(4, $path);
@@ -92,6 +93,7 @@ sub exists ($self, $path) {
 }
 
 sub iterator ($self, $path, %options) {
+    _check(\%options, qw(page));
     return Strait::FS::Listing->open($self->{session}, $path, $options{page});
 }
 
@@ -103,22 +105,26 @@ sub list ($self, $path, %options) {
 }
 
 sub mkdirs ($self, $path, %options) {
+    _check(\%options, qw(permission));
     $self->{session}->change('makeDirectories', path(4, $path) . i32(5, $options{permission}), $path);
     return;
 }
 
 sub rename ($self, $source, $target, %options) {
+    _check(\%options, qw(replace));
     my $fields = path(4, $source) . path(5, $target) . bool(6, $options{replace});
     $self->{session}->change('renamePath', $fields, $source);
     return;
 }
 
 sub remove ($self, $path, %options) {
+    _check(\%options, qw(recursive));
     $self->{session}->change('removePath', path(4, $path) . bool(5, $options{recursive}), $path);
     return;
 }
 
 sub set_attributes ($self, $path, %set) {
+    _check(\%set, qw(permission owner group mtime atime replication));
     my $fields = path(4, $path) . i32(5, $set{permission}) . bytes(6, $set{owner}) . bytes(7, $set{group});
     $fields .= i64(8, _ms($set{mtime})) . i64(9, _ms($set{atime})) . i16(10, $set{replication});
     $self->{session}->change('setAttributes', $fields, $path);
@@ -135,8 +141,15 @@ sub concat ($self, $path, @sources) {
     return;
 }
 
-sub put ($self, $local, $remote, %options) { return Strait::FS::Transfer::put($self, $local, $remote, %options) }
-sub get ($self, $remote, $local, %options) { return Strait::FS::Transfer::get($self, $remote, $local, %options) }
+sub put ($self, $local, $remote, %options) {
+    _check(\%options, qw(overwrite permission));
+    return Strait::FS::Transfer::put($self, $local, $remote, %options);
+}
+
+sub get ($self, $remote, $local, %options) {
+    _check(\%options, qw(overwrite));
+    return Strait::FS::Transfer::get($self, $remote, $local, %options);
+}
 
 sub locate ($self, $path, $offset = 0, $length = undef) {
     my $fields = path(2, $path) . i64(3, $offset) . i64(4, $length);
@@ -153,6 +166,13 @@ sub status ($self) {
     my $reply = $self->{session}->query('getStoreStatus', '');
     my %bytes = (capacity => $reply->number(2), used => $reply->number(3), remaining => $reply->number(4));
     return { %bytes, is_settling => !!$reply->number(5) };
+}
+
+# A misspelt option isn't ignored.
+sub _check ($options, @known) {
+    my %unknown = %$options;
+    delete @unknown{@known};
+    _invalid('unknown options: ' . join ', ', sort keys %unknown) if %unknown;
 }
 
 sub _ms ($seconds) { return defined $seconds ? sprintf('%.0f', $seconds * 1000) : undef }

@@ -23,7 +23,11 @@ sub pread   ($self, @range) { return tied(*$self)->pread(@range) }
 sub flush   ($self)         { return tied(*$self)->can('flush') ? tied(*$self)->flush : 1 }
 sub sync    ($self)         { return tied(*$self)->sync }
 sub abandon ($self)         { return tied(*$self)->abandon }
-sub opened  ($self)         { return !tied(*$self)->{is_closed} }
+# An error is thrown, and not kept.
+sub error    ($self) { return 0 }
+sub clearerr ($self) { return 0 }
+
+sub opened ($self) { return !tied(*$self)->{is_closed} }
 
 1;
 

@@ -80,7 +80,8 @@ sub pread ($self, $length, $offset) {
 sub CLOSE ($self) {
     return !!0 if $self->{is_closed};
     @$self{qw(is_closed buffer next)} = (1, '', 0);
-    $self->{session}->tidy('closeFile', i64(4, $self->{handle}));
+    # After a fork, the parent still uses it.
+    $self->{session}->tidy('closeFile', i64(4, $self->{handle})) if $self->{owner} == $$;
     return 1;
 }
 
@@ -98,7 +99,7 @@ sub BINMODE ($self, $layer = ':raw') {
 
 sub DESTROY ($self) {
     local ($@, $!, $?);
-    $self->CLOSE if defined $self->{handle} && $self->{owner} == $$ && ${^GLOBAL_PHASE} ne 'DESTRUCT';
+    $self->CLOSE if defined $self->{handle} && ${^GLOBAL_PHASE} ne 'DESTRUCT';
 }
 
 sub _line ($self) {

@@ -48,8 +48,13 @@ sub bytes ($id, $value) { return defined $value ? pack('Cs>', BINARY, $id) . _by
 # A path: bytes of UTF-8.
 sub path ($id, $value) {
     my $field = bytes($id, $value);
-    return $field if $field eq '' || eval { Encode::decode('UTF-8', $value, FB_CROAK | LEAVE_SRC); 1 };
+    return $field if $field eq '' || _is_utf8($value);
     Strait::FS::Error->throw('InvalidArgument', "the path isn't UTF-8: encode it", path => $value);
+}
+
+sub _is_utf8 ($bytes) {
+    local $@;
+    return eval { Encode::decode('UTF-8', $bytes, FB_CROAK | LEAVE_SRC); 1 };
 }
 
 sub bytes_list ($id, @values) {
