@@ -1,26 +1,22 @@
--- Calls of both generations of the interface. Thrift has no generator for Haskell any more: a codec of its framed
--- binary protocol replaces it. Fields have the numbers of idl/dfs.thrift.
--- ghc -outputdir OUT -o OUT/story story.hs; OUT/story HOST PORT DIRECTORY
+-- Calls of both generations of the interface, by the codec of the client for Haskell. Fields have the numbers of
+-- idl/dfs.thrift.
+-- ghc -iclients/haskell/src -outputdir OUT -o OUT/story tests/languages/story.hs; OUT/story HOST PORT DIRECTORY
 {-# LANGUAGE OverloadedStrings #-}
 
 module Main (main) where
 
 import Control.Exception (Exception, throwIO, try)
-import Control.Monad (replicateM, unless, when)
-import Data.Binary.Get
-import Data.Binary.Put
-import Data.Bits ((.&.))
+import Control.Monad (unless, when)
+import Data.Binary.Get (getInt32be, runGet)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C
 import qualified Data.ByteString.Lazy as L
-import Data.Int (Int16, Int32, Int64)
+import Data.Int (Int16, Int64)
 import Data.List (sort)
-import Data.Maybe (listToMaybe)
-import qualified Data.Text as T
-import Data.Text.Encoding (encodeUtf8)
-import Data.Word (Word8)
+import Data.Maybe (fromMaybe)
 import qualified Network.Socket as N
+import Strait.Wire (Fields, Value (..), bytes, decodeReply, encodeCall, encodeText, integer, maxFrame)
 import System.Environment (getArgs)
 import System.IO (Handle, IOMode (..), hClose, hFlush, withBinaryFile)
 
@@ -28,7 +24,7 @@ main :: IO ()
 main = do
   [host, port, directory] <- getArgs
   client <- connect host port
-  let path = encodeUtf8 (T.pack directory)
+  let path = encodeText directory
   callsOf2009 client path
   callsOfToday client path
   hClose client
@@ -52,7 +48,7 @@ callsOf2009 client directory = do
   same ["old"] (names 9 files)
   failure <- try (call "stat" [session, Bytes (directory <> "/missing")])
   case failure of
-    Left (DfsServiceIOException text) -> same True ("missing" `B.isInfixOf` text)
+    Left (DfsServiceIOException message) -> same True ("missing" `B.isInfixOf` message)
     Right _ -> fail "no exception"
   call "closeClient" [session] >>= same (Bool True)
 
@@ -92,7 +88,7 @@ same wanted got = unless (got == wanted) $ fail (show got <> " in place of " <> 
 
 -- | The last names of these entries, whose paths are in field @number@.
 names :: Int16 -> [Value] -> [ByteString]
-names number entries = sort [C.takeWhileEnd (/= '/') (bytes number fields) | Struct fields <- entries]
+names number entries = sort [C.takeWhileEnd (/= '/') (content number fields) | Struct fields <- entries]
 
 -- Calls
 
@@ -100,7 +96,7 @@ newtype DfsServiceIOException = DfsServiceIOException ByteString deriving (Show)
 
 instance Exception DfsServiceIOException
 
-data DfsError = DfsError {errorCode :: Int32, errorKind, errorMessage, errorPath :: ByteString} deriving (Show)
+data DfsError = DfsError {errorCode :: Int64, errorKind, errorMessage, errorPath :: ByteString} deriving (Show)
 
 instance Exception DfsError
 
@@ -108,7 +104,7 @@ instance Exception DfsError
 callOf2009 :: Handle -> ByteString -> [Value] -> IO Value
 callOf2009 client method arguments = exchange client method (zip [1 ..] arguments) >>= either (throwIO . failure) pure
   where
-    failure fields = DfsServiceIOException (bytes 1 fields)
+    failure fields = DfsServiceIOException (content 1 fields)
 
 -- | A method of DfsV2: the fields of its request, and those of its reply.
 callOfToday :: Handle -> ByteString -> Fields -> IO Fields
@@ -117,16 +113,11 @@ callOfToday client method request = do
   case result of
     Right (Struct reply) -> pure reply
     Right other -> fail (C.unpack method <> " answers " <> show other)
-    Left fields -> throwIO (DfsError (code fields) (bytes 2 fields) (bytes 3 fields) (bytes 4 fields))
-  where
-    code fields = case lookup 1 fields of
-      Just (I32 number) -> number
-      _ -> 0
+    Left fields ->
+      throwIO (DfsError (fromMaybe 0 (integer 1 fields)) (content 2 fields) (content 3 fields) (content 4 fields))
 
-bytes :: Int16 -> Fields -> ByteString
-bytes number fields = case lookup number fields of
-  Just (Bytes text) -> text
-  _ -> ""
+content :: Int16 -> Fields -> ByteString
+content number = fromMaybe "" . bytes number
 
 connect :: N.HostName -> N.ServiceName -> IO Handle
 connect host port = do
@@ -139,99 +130,17 @@ connect host port = do
 -- the sequence number 0.
 exchange :: Handle -> ByteString -> Fields -> IO (Either Fields Value)
 exchange client method arguments = do
-  let request = runPut $ do
-        putWord32be (version + 1)
-        putValue (Bytes method)
-        putInt32be 0
-        putValue (Struct arguments)
-  L.hPut client (runPut (putInt32be (fromIntegral (L.length request))) <> request)
+  L.hPut client (encodeCall method 0 arguments)
   hFlush client
   size <- runGet getInt32be . L.fromStrict <$> exactly 4
-  when (size < 0 || size > maxFrame) $ fail ("a frame of " <> show size <> " bytes")
+  when (size < 0 || fromIntegral size > maxFrame) $ fail ("a frame of " <> show size <> " bytes")
   reply <- exactly (fromIntegral size)
-  case runGetOrFail getReply (L.fromStrict reply) of
-    Left (_, _, problem) -> fail problem
-    Right (_, _, (2, [(0, value)])) -> pure (Right value)
-    Right (_, _, (2, [(_, Struct exception)])) -> pure (Left exception)
-    Right (_, _, (_, fields)) -> fail (C.unpack method <> ": " <> show fields)
+  case decodeReply method 0 reply of
+    Right [(0, value)] -> pure (Right value)
+    Right [(_, Struct exception)] -> pure (Left exception)
+    other -> fail (C.unpack method <> ": " <> show other)
   where
-    getReply = do
-      word <- getWord32be
-      unless (word .&. 0xffff0000 == version) $ fail "not Thrift's binary protocol"
-      _ <- getValue bytesTag -- the method
-      _ <- getInt32be
-      fields <- getFields
-      pure (word .&. 0xff, fields)
     exactly count = do
       part <- B.hGet client count
       when (B.length part < count) $ fail "the gateway closed the connection"
       pure part
-
-version :: (Num a) => a
-version = 0x80010000
-
--- | As the gateway's own limit: nothing is allocated because of a wrong length.
-maxFrame :: Int32
-maxFrame = 64 * 1024 * 1024
-
--- Values
-
--- | The types that the interface uses. A struct is its fields by their numbers.
-data Value
-  = Bool Bool
-  | I16 Int16
-  | I32 Int32
-  | I64 Int64
-  | Bytes ByteString
-  | Struct Fields
-  | List [Value]
-  deriving (Eq, Show)
-
-type Fields = [(Int16, Value)]
-
-bytesTag :: Word8
-bytesTag = 11
-
-tagOf :: Value -> Word8
-tagOf value = case value of
-  Bool _ -> 2
-  I16 _ -> 6
-  I32 _ -> 8
-  I64 _ -> 10
-  Bytes _ -> bytesTag
-  Struct _ -> 12
-  List _ -> 15
-
-putValue :: Value -> Put
-putValue value = case value of
-  Bool flag -> putWord8 (if flag then 1 else 0)
-  I16 number -> putInt16be number
-  I32 number -> putInt32be number
-  I64 number -> putInt64be number
-  Bytes text -> putInt32be (fromIntegral (B.length text)) >> putByteString text
-  Struct fields -> mapM_ putField fields >> putWord8 0
-  List values -> do
-    putWord8 (maybe bytesTag tagOf (listToMaybe values))
-    putInt32be (fromIntegral (length values))
-    mapM_ putValue values
-  where
-    putField (number, field) = putWord8 (tagOf field) >> putInt16be number >> putValue field
-
-getValue :: Word8 -> Get Value
-getValue tag = case tag of
-  2 -> Bool . (/= 0) <$> getWord8
-  6 -> I16 <$> getInt16be
-  8 -> I32 <$> getInt32be
-  10 -> I64 <$> getInt64be
-  11 -> Bytes <$> (getInt32be >>= getByteString . fromIntegral)
-  12 -> Struct <$> getFields
-  15 -> do
-    element <- getWord8
-    count <- getInt32be
-    List <$> replicateM (fromIntegral count) (getValue element)
-  _ -> fail ("a value of type " <> show tag)
-
-getFields :: Get Fields
-getFields = do
-  tag <- getWord8
-  if tag == 0 then pure [] else (:) <$> ((,) <$> getInt16be <*> getValue tag) <*> getFields
