@@ -193,11 +193,13 @@ s3_server() {
 setup_languages() {
     setup_browser
     need ruby have ruby
+    need ruby ruby -e 'require "minitest"; require "openssl"'
     need ruby-thrift ruby -e 'require "thrift"'
     need php-cli have php
     need composer have composer
     need php-zip php -r 'exit((int) !extension_loaded("zip"));'
     need php-thrift test -e /usr/lib/php/Transport/TSocket.php
+    need libio-socket-ssl-perl perl -MIO::Socket::SSL -e 1
     need libthrift-perl perl -MThrift::Socket -e 1
     need libbit-vector-perl perl -MBit::Vector -e 1
     need libclass-accessor-perl perl -MClass::Accessor -e 1

@@ -14,6 +14,7 @@ if [[ -z ${STRAIT_BIN:-} ]]; then
     cargo build --locked -p strait
     STRAIT_BIN=$target/debug/strait
 fi
+export STRAIT_BIN
 work=$target/languages
 rm -rf "$work"
 mkdir -p "$work"/{thrift/{rb,perl,php,erl},ebin,store,sources,stories}

@@ -3,7 +3,7 @@
 
 browser_language="JavaScript in Chromium"
 browser_wire="binary over HTTP"
-browser_options=(--repeats)
+browser_options=(--repeats --no-restarts)
 browser_driver=(.venv/bin/python tests/languages/browser_driver.py "${ports[pages]}" clients/browser test/driver.html)
 browser_build() {
     (cd clients/browser && npm pack --silent --pack-destination "$work/browser" >/dev/null)

@@ -1,11 +1,12 @@
 """The shared cases, the URIs and faults, through a client in any language (driver.py).
 
-shared_cases.py [--no-requests] [--no-uris] [--cancels] [--repeats] [--attempts=N] HOST:PORT STORE IDL.json COMMAND...
+shared_cases.py [--no-requests] [--no-uris] [--no-restarts] [--cancels] [--repeats] [--attempts=N] HOST:PORT STORE IDL.json COMMAND...
 
 IDL.json is what `thrift --gen json` writes; nobody reads it if there are no requests. The last line of the output counts cases that ran, and those
 that were skipped for a missing capability. `--no-requests` skips cases with requests below the client, for
 a client over a library that runs them by itself; `--no-uris` skips the URIs, for the same reason. `--cancels`: the driver can cancel a call that waits.
 `--repeats`: what is below the client may repeat a request once, as browsers do on a used connection.
+`--no-restarts`: without gateways of this program's own, which pages can't reach.
 `--attempts`: how often the client tries, if not as often as docs/client-protocol.md says.
 """
 
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "clients/python/tests"))
 import cases
 import driver
 import faults
+import restarts
 import strait
 
 TIMEOUT_MS = 1500
@@ -360,6 +362,7 @@ def main(arguments: list[str]) -> int:
             check_gone(call, port)
             check_attempts(call, port, attempts)
             check_deadlines(call, port)
+            restarted = 0 if "--no-restarts" in options else restarts.check(call)
             if "--cancels" in options:
                 check_cancellation(call, port)
         except BaseException:
@@ -376,8 +379,10 @@ def main(arguments: list[str]) -> int:
     lacks = ", ".join(f"{count} {name}" for name, count in sorted(skipped.items()))
     without = f" (skipped for lack of: {lacks})" if lacks else ""
     failures = f", {failed} failed" if failed else ""
-    parsed = f", {uris} URIs" if uris else ""
-    print(f"{store}: {ran} shared cases{without}{failures}{parsed}, 6 faults")
+    also = f", {uris} URIs" if uris else ""
+    also += ", 6 faults"
+    also += f", {restarted} restarts" if restarted else ""
+    print(f"{store}: {ran} shared cases{without}{failures}{also}")
     return failed
 
 

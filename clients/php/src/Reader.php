@@ -156,13 +156,16 @@ final class Reader
         }
     }
 
-    /** Or the program would get bytes of two files. */
+    /** Or the program would get bytes of two files. If another file is there, this one stays unusable. */
     private function reopen(): void
     {
-        [$length, $identity] = [$this->length, $this->identity];
+        $before = [$this->handle, $this->incarnation, $this->length, $this->identity];
+        [, , $length, $identity] = $before;
         $this->open();
         $isOther = $identity !== null && $this->identity !== null && $identity !== $this->identity;
         if ($isOther || $this->length < $length) {
+            $this->session->tidy('closeFile', (new Fields())->putI64(2, $this->handle));
+            [$this->handle, $this->incarnation, $this->length, $this->identity] = $before;
             throw StraitException::of(ErrorKind::Unavailable, 'the file was replaced while it was read', $this->path);
         }
     }

@@ -64,6 +64,7 @@ fn the_shared_cases_pass(store: &str, address: &str) {
         .args([address, store, "-"])
         .arg(driver)
         .env("LD_LIBRARY_PATH", library_directory())
+        .env("STRAIT_BIN", support::binary())
         .env("ASAN_OPTIONS", "detect_leaks=0")); // the connections live as long as the process
     let told = String::from_utf8(output.stdout).unwrap();
     let summary = told.trim_end().lines().last().unwrap().replacen(" shared cases", " run", 1);
