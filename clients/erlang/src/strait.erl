@@ -1,0 +1,400 @@
+%% @doc Files of any store behind a Strait gateway.
+%%
+%% Paths are absolute within the store: binaries, or strings as Erlang's. Errors are maps with a kind and a path
+%% ({@link strait_error}). A client serves any number of processes.
+-module(strait).
+-export([connect/1, connect/2, disconnect/1, session/1]).
+-export([stat/2, exists/2, list/2, list/3, fold/5, locate/2, locate/4, checksum/2, status/1]).
+-export([make_dirs/2, make_dirs/3, rename/3, rename/4, remove/2, remove/3, set_attributes/3, truncate/3, concat/3]).
+-export([open/2, open/3, read/2, read_line/1, pread/3, position/2, write/2, flush/1, sync/1, close/1, abandon/1]).
+-export([read_file/2, write_file/3, get/3, get/4, put/3, put/4]).
+-export_type([client/0, file/0, path/0, options/0, tls/0, info/0, store/0, attributes/0, block/0]).
+
+-type client() :: pid().
+%% Also a device for the modules `file' and `io'.
+-type file() :: pid().
+-type path() :: unicode:chardata().
+-type result() :: ok | {error, strait_error:t()}.
+-type result(Value) :: {ok, Value} | {error, strait_error:t()}.
+
+%% True trusts the system's authorities; options of `ssl' can name others, or a client's certificate.
+-type tls() :: boolean() | [ssl:tls_client_option()].
+
+-type options() :: #{
+    %% A store of the gateway, if the URI names none.
+    store => unicode:chardata(),
+    user => unicode:chardata(),
+    password => unicode:chardata(),
+    %% Of an earlier session, in place of user and password.
+    token => unicode:chardata(),
+    tls => tls(),
+    %% In milliseconds (120,000): bounds each request as a whole, with connecting, all attempts and the complete reply.
+    timeout => pos_integer()
+}.
+
+-type store() :: #{name := binary(), uri := binary(), capabilities := [binary()]}.
+
+%% Lengths are in bytes, times in milliseconds since 1970-01-01 UTC, permission bits 8#7777 at most.
+-type info() :: #{
+    path := binary(),
+    name := binary(),
+    type := file | directory,
+    length := non_neg_integer(),
+    block_size := non_neg_integer(),
+    replication := non_neg_integer(),
+    modified_ms := integer(),
+    accessed_ms := integer(),
+    permission := non_neg_integer(),
+    owner := binary(),
+    group := binary(),
+    is_link := boolean()
+}.
+
+-type attributes() :: #{
+    permission => non_neg_integer(),
+    owner => unicode:chardata(),
+    group => unicode:chardata(),
+    modified_ms => integer(),
+    accessed_ms => integer(),
+    replication => pos_integer()
+}.
+
+-type block() :: #{offset := non_neg_integer(), length := non_neg_integer(), hosts := [binary()]}.
+
+-define(TIMEOUT_MS, 120_000).
+
+%% Sessions
+
+%% @equiv connect(Address, #{})
+-spec connect(unicode:chardata()) -> result(client()).
+connect(Address) -> connect(Address, #{}).
+
+%% @doc Opens a session. The address is `strait://HOST:PORT/' or `HOST:PORT'; `/@STORE' after it names a store. The client
+%% is linked to the calling process, and ends with it; so a supervisor can start it.
+-spec connect(unicode:chardata(), options()) -> result(client()).
+connect(Address, Options) ->
+    case strait_uri:parse_address(Address) of
+        {ok, #{store := Named} = Uri} ->
+            Store = text(store, Options),
+            case Named =:= undefined orelse Store =:= undefined orelse Named =:= Store of
+                true ->
+                    strait_session:start_link(Uri, #{
+                        store => hd([One || One <- [Named, Store], One =/= undefined] ++ [undefined]),
+                        user => text(user, Options),
+                        password => text(password, Options),
+                        token => text(token, Options),
+                        tls => maps:get(tls, Options, false),
+                        timeout => maps:get(timeout, Options, ?TIMEOUT_MS)
+                    });
+                false ->
+                    {error, strait_error:new(invalid_argument, ["two stores are named: ", Named, " and ", Store])}
+            end;
+        Error ->
+            Error
+    end.
+
+%% @doc Ends the session; close its files first.
+-spec disconnect(client()) -> ok.
+disconnect(Client) ->
+    strait_call:tidy(Client, <<"closeSession">>, []),
+    strait_session:stop(Client).
+
+%% @doc The session's user and store. The token stands for the login until it expires: keep it secret.
+-spec session(client()) -> result(#{user := binary(), store := store(), token := binary() | undefined}).
+session(Client) ->
+    case strait_session:settings(Client) of
+        {ok, Settings} -> {ok, maps:with([user, store, token], Settings)};
+        Error -> Error
+    end.
+
+%% Names
+
+-spec stat(client(), path()) -> result(info()).
+stat(Client, Path) ->
+    case ask(Client, <<"getFileInfo">>, Path, []) of
+        {ok, #{1 := Info}} when is_map(Info) -> {ok, info(Info)};
+        {ok, _} -> {error, strait_error:new(internal, "the gateway's answer tells nothing", bytes(Path))};
+        Error -> Error
+    end.
+
+-spec exists(client(), path()) -> result(boolean()).
+exists(Client, Path) ->
+    case stat(Client, Path) of
+        {ok, _} -> {ok, true};
+        {error, #{kind := Kind}} when Kind =:= not_found; Kind =:= not_a_directory -> {ok, false};
+        Error -> Error
+    end.
+
+%% @equiv list(Client, Path, #{})
+-spec list(client(), path()) -> result([info()]).
+list(Client, Path) -> list(Client, Path, #{}).
+
+%% @doc All entries of a directory, in the store's order.
+-spec list(client(), path(), #{page_entries => pos_integer()}) -> result([info()]).
+list(Client, Path, Options) ->
+    case fold(Client, Path, Options, fun(Info, Infos) -> [Info | Infos] end, []) of
+        {ok, Infos} -> {ok, lists:reverse(Infos)};
+        Error -> Error
+    end.
+
+%% @doc Calls the function for each entry of a directory. The entries come page by page, so a directory can be larger than
+%% the memory.
+-spec fold(client(), path(), #{page_entries => pos_integer()}, fun((info(), Acc) -> Acc), Acc) -> result(Acc).
+fold(Client, Path, Options, Function, Acc) ->
+    Entries = {4, i32, maps:get(page_entries, Options, undefined)},
+    pages(Client, Path, Entries, Function, Acc, ask(Client, <<"listDirectory">>, Path, [Entries])).
+
+pages(Client, Path, Entries, Function, Acc, {ok, Page}) ->
+    Next =
+        case Page of
+            #{2 := Number} when is_integer(Number) -> Number;
+            #{} -> undefined
+        end,
+    try lists:foldl(Function, Acc, [info(Entry) || Entry <- strait_wire:list(1, Page), is_map(Entry)]) of
+        Folded when Next =:= undefined ->
+            {ok, Folded};
+        Folded ->
+            %% The cursor moves with each answer, so a page after the first is asked for once.
+            Request = [{2, binary, bytes(Path)}, {3, i64, Next}, Entries],
+            Answer = strait_call:once(Client, <<"listDirectory">>, Request, bytes(Path)),
+            pages(Client, Path, Entries, Function, Folded, Answer)
+    catch
+        Class:Reason:Stack ->
+            Next =/= undefined andalso strait_call:tidy(Client, <<"closeFile">>, [{4, i64, Next}]),
+            erlang:raise(Class, Reason, Stack)
+    end;
+pages(_, _, _, _, _, Error) ->
+    Error.
+
+%% @doc The blocks of a whole file.
+-spec locate(client(), path()) -> result([block()]).
+locate(Client, Path) -> locate(Client, Path, 0, undefined).
+
+%% @doc The blocks that hold a range of a file; without a length, to its end.
+-spec locate(client(), path(), integer(), integer() | undefined) -> result([block()]).
+locate(Client, Path, Offset, Length) ->
+    case ask(Client, <<"getBlockLocations">>, Path, [{3, i64, Offset}, {4, i64, Length}]) of
+        {ok, Reply} -> {ok, [block(Block) || Block <- strait_wire:list(1, Reply), is_map(Block)]};
+        Error -> Error
+    end.
+
+block(Block) ->
+    Hosts = [Host || Host <- strait_wire:list(3, Block), is_binary(Host)],
+    #{offset => strait_wire:integer(1, Block), length => strait_wire:integer(2, Block), hosts => Hosts}.
+
+%% @doc The store's own checksum of a file; comparable under the same algorithm.
+-spec checksum(client(), path()) -> result(#{algorithm := binary(), value := binary()}).
+checksum(Client, Path) ->
+    case ask(Client, <<"getChecksum">>, Path, []) of
+        {ok, Reply} -> {ok, #{algorithm => strait_wire:binary(1, Reply), value => strait_wire:binary(2, Reply)}};
+        Error -> Error
+    end.
+
+%% @doc Capacity of the whole store, in bytes.
+-spec status(client()) ->
+    result(#{capacity := integer(), used := integer(), remaining := integer()}).
+status(Client) ->
+    case strait_call:query(Client, <<"getStoreStatus">>, [], undefined) of
+        {ok, Reply} ->
+            {ok, #{
+                capacity => strait_wire:integer(2, Reply),
+                used => strait_wire:integer(3, Reply),
+                remaining => strait_wire:integer(4, Reply)
+            }};
+        Error ->
+            Error
+    end.
+
+%% @equiv make_dirs(Client, Path, #{})
+-spec make_dirs(client(), path()) -> result().
+make_dirs(Client, Path) -> make_dirs(Client, Path, #{}).
+
+%% @doc Makes a directory and its missing parents; an existing one is success.
+-spec make_dirs(client(), path(), #{permission => non_neg_integer()}) -> result().
+make_dirs(Client, Path, Options) ->
+    change(Client, <<"makeDirectories">>, Path, [{5, i32, maps:get(permission, Options, undefined)}]).
+
+%% @equiv rename(Client, Source, Target, #{})
+-spec rename(client(), path(), path()) -> result().
+rename(Client, Source, Target) -> rename(Client, Source, Target, #{}).
+
+%% @doc Renames a file or directory; with `replace', a file at the target is replaced.
+-spec rename(client(), path(), path(), #{replace => boolean()}) -> result().
+rename(Client, Source, Target, Options) ->
+    Replace = {6, bool, maps:get(replace, Options, false)},
+    change(Client, <<"renamePath">>, Source, [{5, binary, bytes(Target)}, Replace]).
+
+%% @equiv remove(Client, Path, #{})
+-spec remove(client(), path()) -> result().
+remove(Client, Path) -> remove(Client, Path, #{}).
+
+%% @doc Removes a file or an empty directory; with `recursive', all that is in it too.
+-spec remove(client(), path(), #{recursive => boolean()}) -> result().
+remove(Client, Path, Options) ->
+    change(Client, <<"removePath">>, Path, [{5, bool, maps:get(recursive, Options, false)}]).
+
+%% @doc Sets the attributes that are given.
+-spec set_attributes(client(), path(), attributes()) -> result().
+set_attributes(Client, Path, Attributes) ->
+    Get = fun(Key) -> maps:get(Key, Attributes, undefined) end,
+    change(Client, <<"setAttributes">>, Path, [
+        {5, i32, Get(permission)},
+        {6, binary, text(owner, Attributes)},
+        {7, binary, text(group, Attributes)},
+        {8, i64, Get(modified_ms)},
+        {9, i64, Get(accessed_ms)},
+        {10, i16, Get(replication)}
+    ]).
+
+%% @doc Cuts a closed file to so many bytes.
+-spec truncate(client(), path(), integer()) -> result().
+truncate(Client, Path, Length) -> change(Client, <<"truncateFile">>, Path, [{5, i64, Length}]).
+
+%% @doc Moves the sources' bytes, in order, to the end of a closed file, in one step.
+-spec concat(client(), path(), [path()]) -> result().
+concat(Client, Path, Sources) ->
+    change(Client, <<"concatFiles">>, Path, [{5, strings, [bytes(Source) || Source <- Sources]}]).
+
+%% Files
+
+%% @equiv open(Client, Path, [read])
+-spec open(client(), path()) -> result(file()).
+open(Client, Path) -> open(Client, Path, [read]).
+
+%% @doc Opens a file, for the calling process. `read' reads. `write' makes the file and its missing parents, or replaces
+%% it; with `exclusive', an existing file is an error. `append' writes at the end of an existing file.
+-spec open(client(), path(), [Mode]) -> result(file()) when
+    Mode ::
+        read | write | append | exclusive
+        | {permission, non_neg_integer()} | {replication, pos_integer()} | {block_size, pos_integer()}.
+open(Client, Path, Modes) ->
+    Is = fun(Mode) -> proplists:get_bool(Mode, Modes) end,
+    case {Is(read), Is(write) orelse Is(exclusive), Is(append)} of
+        {true, false, false} ->
+            started(strait_reader, strait_reader:open(Client, bytes(Path)));
+        {false, true, false} ->
+            Options = [
+                {5, bool, not Is(exclusive)},
+                {6, i32, proplists:get_value(permission, Modes)},
+                {7, i16, proplists:get_value(replication, Modes)},
+                {8, i64, proplists:get_value(block_size, Modes)}
+            ],
+            started(strait_writer, strait_writer:create(Client, bytes(Path), Options));
+        {false, false, true} ->
+            started(strait_writer, strait_writer:append(Client, bytes(Path)));
+        _ ->
+            {error, strait_error:new(invalid_argument, "a file is opened by one of read, write and append", bytes(Path))}
+    end.
+
+started(Kind, {ok, State}) -> strait_file:start_link(Kind, State);
+started(_, Error) -> Error.
+
+%% @doc The next bytes: fewer at the end of the file, and eof behind it.
+-spec read(file(), non_neg_integer()) -> {ok, binary()} | eof | {error, strait_error:t()}.
+read(File, Count) -> strait_file:call(File, {read, Count}).
+
+%% @doc The next bytes to the end of the line, with its newline if it has one.
+-spec read_line(file()) -> {ok, binary()} | eof | {error, strait_error:t()}.
+read_line(File) -> strait_file:call(File, read_line).
+
+%% @doc The bytes from an offset. The position stays.
+-spec pread(file(), non_neg_integer(), non_neg_integer()) -> {ok, binary()} | eof | {error, strait_error:t()}.
+pread(File, Offset, Count) -> strait_file:call(File, {pread, Offset, Count}).
+
+%% @doc Moves a reader, and tells the new position. `{position, cur}' of a writer counts all bytes written.
+-spec position(file(), file:location()) -> result(non_neg_integer()).
+position(File, Location) -> strait_file:call(File, {position, Location}).
+
+%% @doc Writes at the end. One of up to 1 MiB that fails has taken nothing; `position(File, cur)' tells what a larger one
+%% has taken.
+-spec write(file(), iodata()) -> result().
+write(File, Data) -> strait_file:call(File, {write, iolist_to_binary(Data)}).
+
+%% @doc Makes the written bytes visible to readers who open the file afterwards. In object stores it promises nothing.
+-spec flush(file()) -> result().
+flush(File) -> strait_file:call(File, flush).
+
+%% @doc Puts the written bytes on stable storage. In object stores it promises nothing.
+-spec sync(file()) -> result().
+sync(File) -> strait_file:call(File, sync).
+
+%% @doc Puts all bytes on stable storage, and ends the file. After `no_space' and `unavailable' it is still open, and may
+%% be closed again.
+-spec close(file()) -> result().
+close(File) -> strait_file:call(File, close).
+
+%% @doc Gives a file up: what was flushed stays, other bytes may be lost.
+-spec abandon(file()) -> ok.
+abandon(File) ->
+    _ = strait_file:call(File, abandon),
+    ok.
+
+%% Whole files
+
+-spec read_file(client(), path()) -> result(binary()).
+read_file(Client, Path) -> strait_copy:read_file(Client, bytes(Path)).
+
+%% @doc Makes or replaces a file.
+-spec write_file(client(), path(), iodata()) -> result().
+write_file(Client, Path, Data) -> strait_copy:write_file(Client, bytes(Path), iolist_to_binary(Data)).
+
+%% @equiv get(Client, Source, Target, #{})
+-spec get(client(), path(), file:name_all()) -> result().
+get(Client, Source, Target) -> get(Client, Source, Target, #{}).
+
+%% @doc Copies a remote file to a local one, which appears only when it is complete.
+-spec get(client(), path(), file:name_all(), #{replace => boolean()}) -> result().
+get(Client, Source, Target, Options) ->
+    strait_copy:get(Client, bytes(Source), Target, maps:get(replace, Options, false)).
+
+%% @equiv put(Client, Source, Target, #{})
+-spec put(client(), file:name_all(), path()) -> result().
+put(Client, Source, Target) -> put(Client, Source, Target, #{}).
+
+%% @doc Copies a local file to a remote one, which appears, or is replaced, only when it is complete. In a directory the
+%% file gets its own name.
+-spec put(client(), file:name_all(), path(), #{replace => boolean()}) -> result().
+put(Client, Source, Target, Options) ->
+    strait_copy:put(Client, Source, bytes(Target), maps:get(replace, Options, false)).
+
+ask(Client, Method, Path, Request) -> strait_call:query(Client, Method, [{2, binary, bytes(Path)} | Request], bytes(Path)).
+
+change(Client, Method, Path, Request) ->
+    case strait_call:change(Client, Method, [{4, binary, bytes(Path)} | Request], bytes(Path)) of
+        {ok, _} -> ok;
+        Error -> Error
+    end.
+
+%% Bytes that aren't UTF-8 go as they are: the gateway refuses them.
+bytes(Path) when is_binary(Path) -> Path;
+bytes(Path) ->
+    case unicode:characters_to_binary(Path) of
+        <<Bytes/binary>> -> Bytes;
+        _ -> error(badarg)
+    end.
+
+text(Key, Options) ->
+    case Options of
+        #{Key := Value} when Value =/= undefined -> bytes(Value);
+        #{} -> undefined
+    end.
+
+info(Info) ->
+    Path = strait_wire:binary(1, Info),
+    #{
+        path => Path,
+        name => lists:last(binary:split(Path, <<"/">>, [global])),
+        type => type(strait_wire:integer(2, Info)),
+        length => strait_wire:integer(3, Info),
+        block_size => strait_wire:integer(4, Info),
+        replication => strait_wire:integer(5, Info),
+        modified_ms => strait_wire:integer(6, Info),
+        accessed_ms => strait_wire:integer(7, Info),
+        permission => strait_wire:integer(8, Info),
+        owner => strait_wire:binary(9, Info),
+        group => strait_wire:binary(10, Info),
+        is_link => strait_wire:integer(11, Info) =/= 0
+    }.
+
+type(2) -> directory;
+type(_) -> file.
