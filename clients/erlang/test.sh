@@ -30,9 +30,9 @@ erlang_quick_start() {
     tar -C "$project/_checkouts/strait" --strip-components=1 -xf "$work/erlang/packages/strait-0.1.0.tar.gz"
     (
         cd "$project"
-        echo '{application, example, [{vsn, "1"}, {applications, [kernel, stdlib, strait]}]}.' >src/example.app.src
+        echo '{application, example, [{description, ""}, {vsn, "1"}, {applications, [kernel, stdlib, strait]}]}.' >src/example.app.src
         echo '{deps, [strait]}.' >rebar.config
         erlang_rebar compile
-        erl -noinput -pa _build/default/lib/example/ebin _build/default/checkouts/strait/ebin -s example main -s init stop
+        ERL_LIBS=_build/default/lib:_build/default/checkouts erl -noinput -s example main -s init stop
     )
 }

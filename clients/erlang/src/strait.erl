@@ -155,7 +155,7 @@ pages(Client, Path, Entries, Function, Acc, {ok, Page}) ->
             {ok, Folded};
         Folded ->
             %% The cursor moves with each answer, so a page after the first is asked for once.
-            Request = [{2, binary, bytes(Path)}, {3, i64, Next}, Entries],
+            Request = [{2, text, bytes(Path)}, {3, i64, Next}, Entries],
             Answer = strait_call:once(Client, <<"listDirectory">>, Request, bytes(Path)),
             pages(Client, Path, Entries, Function, Folded, Answer)
     catch
@@ -222,7 +222,7 @@ rename(Client, Source, Target) -> rename(Client, Source, Target, #{}).
 -spec rename(client(), path(), path(), #{replace => boolean()}) -> result().
 rename(Client, Source, Target, Options) ->
     Replace = {6, bool, maps:get(replace, Options, false)},
-    change(Client, <<"renamePath">>, Source, [{5, binary, bytes(Target)}, Replace]).
+    change(Client, <<"renamePath">>, Source, [{5, text, bytes(Target)}, Replace]).
 
 %% @equiv remove(Client, Path, #{})
 -spec remove(client(), path()) -> result().
@@ -239,8 +239,8 @@ set_attributes(Client, Path, Attributes) ->
     Get = fun(Key) -> maps:get(Key, Attributes, undefined) end,
     change(Client, <<"setAttributes">>, Path, [
         {5, i32, Get(permission)},
-        {6, binary, text(owner, Attributes)},
-        {7, binary, text(group, Attributes)},
+        {6, text, text(owner, Attributes)},
+        {7, text, text(group, Attributes)},
         {8, i64, Get(modified_ms)},
         {9, i64, Get(accessed_ms)},
         {10, i16, Get(replication)}
@@ -253,7 +253,7 @@ truncate(Client, Path, Length) -> change(Client, <<"truncateFile">>, Path, [{5, 
 %% @doc Moves the sources' bytes, in order, to the end of a closed file, in one step.
 -spec concat(client(), path(), [path()]) -> result().
 concat(Client, Path, Sources) ->
-    change(Client, <<"concatFiles">>, Path, [{5, strings, [bytes(Source) || Source <- Sources]}]).
+    change(Client, <<"concatFiles">>, Path, [{5, texts, [bytes(Source) || Source <- Sources]}]).
 
 %% Files
 
@@ -357,15 +357,14 @@ put(Client, Source, Target) -> put(Client, Source, Target, #{}).
 put(Client, Source, Target, Options) ->
     strait_copy:put(Client, Source, bytes(Target), maps:get(replace, Options, false)).
 
-ask(Client, Method, Path, Request) -> strait_call:query(Client, Method, [{2, binary, bytes(Path)} | Request], bytes(Path)).
+ask(Client, Method, Path, Request) -> strait_call:query(Client, Method, [{2, text, bytes(Path)} | Request], bytes(Path)).
 
 change(Client, Method, Path, Request) ->
-    case strait_call:change(Client, Method, [{4, binary, bytes(Path)} | Request], bytes(Path)) of
+    case strait_call:change(Client, Method, [{4, text, bytes(Path)} | Request], bytes(Path)) of
         {ok, _} -> ok;
         Error -> Error
     end.
 
-%% Bytes that aren't UTF-8 go as they are: the gateway refuses them.
 bytes(Path) when is_binary(Path) -> Path;
 bytes(Path) ->
     case unicode:characters_to_binary(Path) of

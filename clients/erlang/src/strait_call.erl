@@ -40,7 +40,9 @@ change(Client, Method, Request, Path) -> run(Client, Method, [id() | Request], P
 id() -> {2, binary, crypto:strong_rand_bytes(?ID_BYTES)}.
 
 run(Client, Method, Request, Path, IsChange) ->
-    case strait_session:settings(Client) of
+    case is_sound(Request) andalso strait_session:settings(Client) of
+        false ->
+            {error, strait_error:new(invalid_argument, "a path or name isn't UTF-8", Path)};
         {ok, #{options := #{timeout := Timeout}}} ->
             attempt(#call{
                 client = Client,
@@ -53,6 +55,10 @@ run(Client, Method, Request, Path, IsChange) ->
         {error, Error} ->
             {error, Error#{path := Path}}
     end.
+
+is_sound(Request) ->
+    Texts = lists:append([[Text] || {_, text, Text} <- Request, is_binary(Text)] ++ [List || {_, texts, List} <- Request]),
+    lists:all(fun(Text) -> unicode:characters_to_binary(Text) =:= Text end, Texts).
 
 attempt(#call{client = Client, by = By, connect_by = ConnectBy} = Call) ->
     case strait_session:borrow(Client, min(By, ConnectBy)) of

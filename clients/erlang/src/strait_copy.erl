@@ -152,7 +152,7 @@ put_by_temporary(Client, Source, Target, Replace) ->
                 after
                     file:close(Local)
                 end,
-            Answer =:= ok orelse strait_call:tidy(Client, <<"removePath">>, [{4, binary, Temporary}]),
+            Answer =:= ok orelse strait_call:tidy(Client, <<"removePath">>, [{4, text, Temporary}]),
             renamed(Answer, Temporary, Target);
         Error ->
             Error

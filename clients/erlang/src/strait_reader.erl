@@ -20,7 +20,7 @@
 
 -spec open(pid(), binary()) -> {ok, #reader{}} | {error, strait_error:t()}.
 open(Client, Path) ->
-    case strait_call:query(Client, <<"openFile">>, [{2, binary, Path}], Path) of
+    case strait_call:query(Client, <<"openFile">>, [{2, text, Path}], Path) of
         {ok, Reply} ->
             {ok, #reader{
                 client = Client,

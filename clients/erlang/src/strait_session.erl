@@ -165,7 +165,7 @@ chunk(_) -> ?MAX_CHUNK_BYTES.
 attach(Client, Connection, #{token := undefined} = Settings, By) ->
     log_in(Client, Connection, Settings, By);
 attach(Client, Connection, #{token := Token, options := #{token := Given}} = Settings, By) ->
-    case open_session(Connection, [{5, binary, Token}], By) of
+    case open_session(Connection, [{5, text, Token}], By) of
         %% It has ended. A token of the program's own has no login behind it.
         {error, #{kind := unauthenticated}, Same} when Given =:= undefined -> log_in(Client, Same, Settings, By);
         Answer -> Answer
@@ -181,7 +181,7 @@ log_in(Client, Connection, #{token := Refused} = Settings, By) ->
             gen_server:cast(Client, {logged_in, self(), outcome(Answer)}),
             Answer;
         {token, Token} ->
-            open_session(Connection, [{5, binary, Token}], By);
+            open_session(Connection, [{5, text, Token}], By);
         {lost, _} = Lost ->
             strait_connection:close(Connection),
             Lost;
@@ -192,7 +192,7 @@ log_in(Client, Connection, #{token := Refused} = Settings, By) ->
     end.
 
 send_login(Connection, #{options := #{store := Store, user := User, password := Password}}, By) ->
-    open_session(Connection, [{2, binary, Store}, {3, binary, User}, {4, binary, Password}], By).
+    open_session(Connection, [{2, text, Store}, {3, text, User}, {4, text, Password}], By).
 
 open_session(Connection, Request, By) ->
     strait_connection:call(Connection, <<"openSession">>, [{1, i32, ?PROTOCOL_VERSION} | Request], undefined, By).

@@ -4,7 +4,8 @@
 -export([request/3, reply/3, integer/2, binary/2, struct/2, list/2]).
 -export_type([request/0, fields/0]).
 
--type type() :: bool | i16 | i32 | i64 | binary | strings.
+%% `text' is bytes in UTF-8.
+-type type() :: bool | i16 | i32 | i64 | binary | text | texts.
 %% A field whose value is `undefined' isn't sent.
 -type request() :: [{Number :: integer(), type(), integer() | boolean() | binary() | [binary()] | undefined}].
 -type value() :: integer() | binary() | fields() | [value()].
@@ -43,8 +44,9 @@ field({Id, bool, false}) -> <<?BOOL, Id:16, 0>>;
 field({Id, i16, Value}) -> <<?I16, Id:16, Value:16>>;
 field({Id, i32, Value}) -> <<?I32, Id:16, Value:32>>;
 field({Id, i64, Value}) -> <<?I64, Id:16, Value:64>>;
+field({Id, text, Value}) -> field({Id, binary, Value});
 field({Id, binary, Value}) -> [<<?BINARY, Id:16, (byte_size(Value)):32>>, Value];
-field({Id, strings, Values}) ->
+field({Id, texts, Values}) ->
     [<<?LIST, Id:16, ?BINARY, (length(Values)):32>> | [[<<(byte_size(Value)):32>>, Value] || Value <- Values]].
 
 %% The message in a frame: field 0 is the result, field 1 the error.

@@ -19,10 +19,10 @@
 }).
 
 -spec create(pid(), binary(), strait_wire:request()) -> {ok, #writer{}} | {error, strait_error:t()}.
-create(Client, Path, Options) -> open(Client, <<"createFile">>, [{4, binary, Path} | Options], Path).
+create(Client, Path, Options) -> open(Client, <<"createFile">>, [{4, text, Path} | Options], Path).
 
 -spec append(pid(), binary()) -> {ok, #writer{}} | {error, strait_error:t()}.
-append(Client, Path) -> open(Client, <<"appendFile">>, [{4, binary, Path}], Path).
+append(Client, Path) -> open(Client, <<"appendFile">>, [{4, text, Path}], Path).
 
 open(Client, Method, Request, Path) ->
     case strait_call:change(Client, Method, Request, Path) of

@@ -13,10 +13,10 @@ decode(Frame) -> strait_wire:reply(Frame, <<"stat">>, 7).
 result(Fields) -> reply(2, <<12, 0:16, Fields/binary, ?STOP, ?STOP>>).
 
 a_request_comes_back_test() ->
-    Request = [{2, binary, <<"/a">>}, {3, i64, -1}, {4, i32, 5}, {5, i16, -6}, {6, bool, true}, {7, i32, undefined}, {8, strings, [<<"x">>, <<>>]}],
+    Request = [{1, text, <<"é"/utf8>>}, {2, binary, <<"/a">>}, {3, i64, -1}, {4, i32, 5}, {5, i16, -6}, {6, bool, true}, {7, i32, undefined}, {8, texts, [<<"x">>, <<>>]}],
     <<Length:32, Frame/binary>> = iolist_to_binary(strait_wire:request(<<"stat">>, 7, Request)),
     ?assertEqual(Length, byte_size(Frame)),
-    Expected = #{2 => <<"/a">>, 3 => -1, 4 => 5, 5 => -6, 6 => 1, 8 => [<<"x">>, <<>>]},
+    Expected = #{1 => <<"é"/utf8>>, 2 => <<"/a">>, 3 => -1, 4 => 5, 5 => -6, 6 => 1, 8 => [<<"x">>, <<>>]},
     ?assertEqual({ok, #{1 => Expected}}, decode(Frame)).
 
 every_part_of_a_reply_is_malformed_test() ->
