@@ -69,8 +69,8 @@
 -spec connect(unicode:chardata()) -> result(client()).
 connect(Address) -> connect(Address, #{}).
 
-%% @doc Opens a session. The address is `strait://HOST:PORT/' or `HOST:PORT'; `/@STORE' after it names a store. The client
-%% is linked to the calling process, and ends with it; so a supervisor can start it.
+%% @doc Opens a session. The address is `strait://HOST:PORT/' or `HOST:PORT'; `/@STORE' after it names a store. The
+%% client is linked to the calling process, and ends with it; so a supervisor can start it.
 -spec connect(unicode:chardata(), options()) -> result(client()).
 connect(Address, Options) ->
     case strait_uri:parse_address(Address) of
@@ -102,10 +102,7 @@ disconnect(Client) ->
 %% @doc The session's user and store. The token stands for the login until it expires: keep it secret.
 -spec session(client()) -> result(#{user := binary(), store := store(), token := binary() | undefined}).
 session(Client) ->
-    case strait_session:settings(Client) of
-        {ok, Settings} -> {ok, maps:with([user, store, token], Settings)};
-        Error -> Error
-    end.
+    mapped(fun(Settings) -> maps:with([user, store, token], Settings) end, strait_session:settings(Client)).
 
 %% Names
 
@@ -132,13 +129,10 @@ list(Client, Path) -> list(Client, Path, #{}).
 %% @doc All entries of a directory, in the store's order.
 -spec list(client(), path(), #{page_entries => pos_integer()}) -> result([info()]).
 list(Client, Path, Options) ->
-    case fold(Client, Path, Options, fun(Info, Infos) -> [Info | Infos] end, []) of
-        {ok, Infos} -> {ok, lists:reverse(Infos)};
-        Error -> Error
-    end.
+    mapped(fun lists:reverse/1, fold(Client, Path, Options, fun(Info, Infos) -> [Info | Infos] end, [])).
 
-%% @doc Calls the function for each entry of a directory. The entries come page by page, so a directory can be larger than
-%% the memory.
+%% @doc Calls the function for each entry of a directory. The entries come page by page, so a directory can be larger
+%% than the memory.
 -spec fold(client(), path(), #{page_entries => pos_integer()}, fun((info(), Acc) -> Acc), Acc) -> result(Acc).
 fold(Client, Path, Options, Function, Acc) ->
     Entries = {4, i32, maps:get(page_entries, Options, undefined)},
@@ -173,10 +167,8 @@ locate(Client, Path) -> locate(Client, Path, 0, undefined).
 %% @doc The blocks that hold a range of a file; without a length, to its end.
 -spec locate(client(), path(), integer(), integer() | undefined) -> result([block()]).
 locate(Client, Path, Offset, Length) ->
-    case ask(Client, <<"getBlockLocations">>, Path, [{3, i64, Offset}, {4, i64, Length}]) of
-        {ok, Reply} -> {ok, [block(Block) || Block <- strait_wire:list(1, Reply), is_map(Block)]};
-        Error -> Error
-    end.
+    Blocks = fun(Reply) -> [block(Block) || Block <- strait_wire:list(1, Reply), is_map(Block)] end,
+    mapped(Blocks, ask(Client, <<"getBlockLocations">>, Path, [{3, i64, Offset}, {4, i64, Length}])).
 
 block(Block) ->
     Hosts = [Host || Host <- strait_wire:list(3, Block), is_binary(Host)],
@@ -185,25 +177,15 @@ block(Block) ->
 %% @doc The store's own checksum of a file; comparable under the same algorithm.
 -spec checksum(client(), path()) -> result(#{algorithm := binary(), value := binary()}).
 checksum(Client, Path) ->
-    case ask(Client, <<"getChecksum">>, Path, []) of
-        {ok, Reply} -> {ok, #{algorithm => strait_wire:binary(1, Reply), value => strait_wire:binary(2, Reply)}};
-        Error -> Error
-    end.
+    Sum = fun(Reply) -> #{algorithm => strait_wire:binary(1, Reply), value => strait_wire:binary(2, Reply)} end,
+    mapped(Sum, ask(Client, <<"getChecksum">>, Path, [])).
 
 %% @doc Capacity of the whole store, in bytes.
--spec status(client()) ->
-    result(#{capacity := integer(), used := integer(), remaining := integer()}).
+-spec status(client()) -> result(#{capacity := integer(), used := integer(), remaining := integer()}).
 status(Client) ->
-    case strait_call:query(Client, <<"getStoreStatus">>, [], undefined) of
-        {ok, Reply} ->
-            {ok, #{
-                capacity => strait_wire:integer(2, Reply),
-                used => strait_wire:integer(3, Reply),
-                remaining => strait_wire:integer(4, Reply)
-            }};
-        Error ->
-            Error
-    end.
+    Ids = #{capacity => 2, used => 3, remaining => 4},
+    Bytes = fun(Reply) -> maps:map(fun(_, Id) -> strait_wire:integer(Id, Reply) end, Ids) end,
+    mapped(Bytes, strait_call:query(Client, <<"getStoreStatus">>, [], undefined)).
 
 %% @equiv make_dirs(Client, Path, #{})
 -spec make_dirs(client(), path()) -> result().
@@ -283,7 +265,7 @@ open(Client, Path, Modes) ->
         {false, false, true} ->
             started(strait_writer, strait_writer:append(Client, bytes(Path)));
         _ ->
-            {error, strait_error:new(invalid_argument, "a file is opened by one of read, write and append", bytes(Path))}
+            {error, strait_error:new(invalid_argument, "the mode is one of read, write and append", bytes(Path))}
     end.
 
 started(Kind, {ok, State}) -> strait_file:start_link(Kind, State);
@@ -305,8 +287,8 @@ pread(File, Offset, Count) -> strait_file:call(File, {pread, Offset, Count}).
 -spec position(file(), file:location()) -> result(non_neg_integer()).
 position(File, Location) -> strait_file:call(File, {position, Location}).
 
-%% @doc Writes at the end. One of up to 1 MiB that fails has taken nothing; `position(File, cur)' tells what a larger one
-%% has taken.
+%% @doc Writes at the end. One of up to 1 MiB that fails has taken nothing; `position(File, cur)' tells what a larger
+%% one has taken.
 -spec write(file(), iodata()) -> result().
 write(File, Data) -> strait_file:call(File, {write, iolist_to_binary(Data)}).
 
@@ -318,8 +300,8 @@ flush(File) -> strait_file:call(File, flush).
 -spec sync(file()) -> result().
 sync(File) -> strait_file:call(File, sync).
 
-%% @doc Puts all bytes on stable storage, and ends the file. After `no_space' and `unavailable' it is still open, and may
-%% be closed again.
+%% @doc Puts all bytes on stable storage, and ends the file. After `no_space' and `unavailable' it is still open, and
+%% may be closed again.
 -spec close(file()) -> result().
 close(File) -> strait_file:call(File, close).
 
@@ -357,7 +339,11 @@ put(Client, Source, Target) -> put(Client, Source, Target, #{}).
 put(Client, Source, Target, Options) ->
     strait_copy:put(Client, Source, bytes(Target), maps:get(replace, Options, false)).
 
-ask(Client, Method, Path, Request) -> strait_call:query(Client, Method, [{2, text, bytes(Path)} | Request], bytes(Path)).
+mapped(Function, {ok, Value}) -> {ok, Function(Value)};
+mapped(_, Error) -> Error.
+
+ask(Client, Method, Path, Request) ->
+    strait_call:query(Client, Method, [{2, text, bytes(Path)} | Request], bytes(Path)).
 
 change(Client, Method, Path, Request) ->
     case strait_call:change(Client, Method, [{4, text, bytes(Path)} | Request], bytes(Path)) of

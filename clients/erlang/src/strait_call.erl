@@ -57,8 +57,9 @@ run(Client, Method, Request, Path, IsChange) ->
     end.
 
 is_sound(Request) ->
-    Texts = lists:append([[Text] || {_, text, Text} <- Request, is_binary(Text)] ++ [List || {_, texts, List} <- Request]),
-    lists:all(fun(Text) -> unicode:characters_to_binary(Text) =:= Text end, Texts).
+    Texts = [Text || {_, text, Text} <- Request, is_binary(Text)],
+    Lists = [List || {_, texts, List} <- Request],
+    lists:all(fun(Text) -> unicode:characters_to_binary(Text) =:= Text end, lists:append([Texts | Lists])).
 
 attempt(#call{client = Client, by = By, connect_by = ConnectBy} = Call) ->
     case strait_session:borrow(Client, min(By, ConnectBy)) of

@@ -44,7 +44,7 @@ left(By) -> min(max(By - now_ms(), 0), ?MAX_I32).
     {ok, t()} | {lost, binary()} | {error, strait_error:t()}.
 open(#{host := Host, port := Port} = Uri, Tls, By) ->
     Address = strait_uri:address(Uri),
-    case connect(addresses(binary_to_list(Host)), Port, By, nxdomain) of
+    case connect(addresses(binary_to_list(Host), By), Port, By, nxdomain) of
         {ok, Socket} when Tls =:= false ->
             {ok, #connection{transport = gen_tcp, socket = Socket, address = Address}};
         {ok, Socket} ->
@@ -53,11 +53,27 @@ open(#{host := Host, port := Port} = Uri, Tls, By) ->
             {lost, iolist_to_binary(["no gateway at ", Address, ": ", explained(Why)])}
     end.
 
-addresses(Host) ->
+addresses(Host, By) ->
     case inet:parse_address(Host) of
         {ok, Literal} -> [Literal];
-        {error, einval} -> lists:append([Found || Family <- [inet, inet6], {ok, Found} <- [inet:getaddrs(Host, Family)]])
+        {error, einval} -> resolved(Host, By)
     end.
+
+%% In a process of its own, since a resolver knows no deadline.
+resolved(Host, By) ->
+    Answer = alias([reply]),
+    _ = spawn(fun() -> Answer ! {Answer, lookup(Host)} end),
+    receive
+        {Answer, Addresses} -> Addresses
+    after left(By) ->
+        _ = unalias(Answer),
+        receive
+            {Answer, Addresses} -> Addresses
+        after 0 -> []
+        end
+    end.
+
+lookup(Host) -> lists:append([Found || Family <- [inet, inet6], {ok, Found} <- [inet:getaddrs(Host, Family)]]).
 
 %% Each address gets a share of the time.
 connect([], _, _, Why) ->
@@ -73,7 +89,7 @@ family(Address) when tuple_size(Address) =:= 4 -> inet;
 family(_) -> inet6.
 
 shake_hands(Socket, Host, Tls, Address, By) ->
-    case ssl:connect(Socket, tls_options(binary_to_list(Host), Tls), left(By)) of
+    case strait_tls:connect(Socket, binary_to_list(Host), Tls, left(By)) of
         {ok, Secure} ->
             {ok, #connection{transport = ssl, socket = Secure, address = Address}};
         {error, Why} ->
@@ -90,31 +106,15 @@ failed_handshake({options, _} = Why, _) ->
 failed_handshake(Why, Address) ->
     {lost, iolist_to_binary(["no TLS with ", Address, ": ", explained(Why)])}.
 
-%% By default the gateway's certificate is checked against the system's authorities, and names the host.
-tls_options(Host, Tls) ->
-    Given =
-        case Tls of
-            true -> [];
-            _ -> Tls
-        end,
-    Trusts = lists:any(fun(Key) -> proplists:is_defined(Key, Given) end, [cacerts, cacertfile, verify]),
-    Authorities = [{cacerts, public_key:cacerts_get()} || not Trusts],
-    Name =
-        case inet:parse_address(Host) of
-            {ok, _} -> [];
-            {error, einval} -> [{server_name_indication, Host}]
-        end,
-    Check = {customize_hostname_check, [{match_fun, public_key:pkix_verify_hostname_match_fun(https)}]},
-    Verify = [{verify, verify_peer} || not proplists:is_defined(verify, Given)],
-    Given ++ Authorities ++ Verify ++ Name ++ [Check].
-
 %% One request and its reply. Only a connection that is returned is fit for another request.
 -spec call(t(), Method :: binary(), strait_wire:request(), Path :: binary() | undefined, integer()) -> answer().
 call(#connection{number = Last} = Connection, Method, Request, Path, By) ->
     Number = (Last + 1) band ?MAX_I32,
     Frame = strait_wire:request(Method, Number, Request ++ [{?DEADLINE, i32, max(1, left(By))}]),
     case exchange(Connection, Frame, By) of
-        {ok, Bytes} -> answer(strait_wire:reply(Bytes, Method, Number), Connection#connection{number = Number}, Method, Path);
+        {ok, Bytes} ->
+            Reply = strait_wire:reply(Bytes, Method, Number),
+            answer(Reply, Connection#connection{number = Number}, Method, Path);
         {error, Why} -> broken(Why, Connection, Method, Path)
     end.
 
@@ -149,11 +149,17 @@ broken(Why, #connection{transport = Transport, socket = Socket, address = Addres
             Message = ["the gateway ", Address, " ends TLS: ", explained(Why)],
             {silent, strait_error:new(unauthenticated, Message, Path)};
         _ ->
-            {lost, iolist_to_binary(["the connection to ", Address, " broke: ", explained(Why), hint(Why, Connection)])}
+            Message = ["the connection to ", Address, " broke: ", explained(Why), hint(Why, Connection)],
+            {lost, iolist_to_binary(Message)}
     end.
 
-hint(closed, #connection{transport = gen_tcp, number = 0}) -> "; if the gateway wants TLS, connect with the option tls";
-hint(_, _) -> "".
+hint(closed, #connection{transport = gen_tcp, number = 0}) ->
+    "; if the gateway wants TLS, connect with the option tls";
+hint(closed, #connection{transport = ssl, number = 0}) ->
+    %% In TLS 1.3 this is how a client learns that the gateway rejects its certificate.
+    "; if the gateway wants a client's certificate, options of tls name it";
+hint(_, _) ->
+    "".
 
 send(#connection{transport = Transport, socket = Socket}, Frame, By) ->
     case left(By) of
@@ -186,7 +192,7 @@ receive_bytes(#connection{transport = Transport, socket = Socket}, Length, By) -
 explained(Why) when is_binary(Why); is_list(Why) -> Why;
 explained(closed) -> "it ended";
 explained(timeout) -> "it doesn't accept the connection";
-explained({tls_alert, {_, Text}}) -> Text;
+explained({tls_alert, {_, Text}}) -> string:trim(Text);
 explained(Why) when is_atom(Why) ->
     case inet:format_error(Why) of
         "unknown POSIX error" ++ _ -> atom_to_list(Why);

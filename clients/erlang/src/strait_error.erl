@@ -68,13 +68,16 @@ of_reply(Fields, RequestPath) ->
 
 %% @private An error of a local file.
 -spec of_posix(atom(), file:name_all()) -> t().
-of_posix(Posix, Name) ->
-    Kind =
-        case lists:keyfind(Posix, 3, ?KINDS) of
-            {_, Known, _} -> Known;
-            false -> internal
-        end,
-    new(Kind, file:format_error(Posix), bytes(Name)).
+of_posix(Posix, Name) -> new(local_kind(Posix), file:format_error(Posix), bytes(Name)).
+
+local_kind(eperm) -> permission_denied;
+local_kind(edquot) -> no_space;
+local_kind(eio) -> internal;
+local_kind(Posix) ->
+    case lists:keyfind(Posix, 3, ?KINDS) of
+        {_, Known, _} -> Known;
+        false -> internal
+    end.
 
 bytes(Name) when is_binary(Name) -> Name;
 bytes(Name) -> unicode:characters_to_binary(Name).

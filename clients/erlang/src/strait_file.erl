@@ -1,4 +1,4 @@
-%% @private The process of an open file. It also is a device for the modules `file' and `io', and speaks their protocols.
+%% @private The process of an open file. It is also a device for `file' and `io', whose protocols it speaks.
 -module(strait_file).
 -behaviour(gen_server).
 -export([start_link/2, call/2]).

@@ -140,14 +140,20 @@ fetch(Offset, Count, Reader) ->
 read_range(Offset, Count, #reader{client = Client, path = Path, handle = Handle}) ->
     case strait_session:settings(Client) of
         {ok, #{max_chunk_bytes := Most}} ->
-            Request = [{2, i64, Handle}, {3, i64, Offset}, {4, i32, min(Count, Most)}],
-            case strait_call:query(Client, <<"readRange">>, Request, Path) of
-                {ok, Reply} -> {ok, strait_wire:binary(1, Reply)};
-                Error -> Error
-            end;
+            Asked = min(Count, Most),
+            Request = [{2, i64, Handle}, {3, i64, Offset}, {4, i32, Asked}],
+            taken(strait_call:query(Client, <<"readRange">>, Request, Path), Asked, Path);
         Error ->
             Error
     end.
+
+taken({ok, Reply}, Asked, Path) ->
+    case strait_wire:binary(1, Reply) of
+        Bytes when byte_size(Bytes) =< Asked -> {ok, Bytes};
+        _ -> {error, strait_error:new(internal, "the gateway's answer has more bytes than were asked for", Path)}
+    end;
+taken(Error, _, _) ->
+    Error.
 
 %% A handle ends with its session. Another file may have the name now, whose bytes nobody wants.
 reopen(#{kind := Kind} = Error, #reader{client = Client, path = Path, length = Length} = Reader) ->

@@ -1,5 +1,5 @@
-%% @private A client's process: a login, and the connections that are idle. Requests run in the processes of the callers,
-%% which borrow a connection each (strait_call).
+%% @private A client's process: a login, and the connections that are idle. Requests run in the processes of the
+%% callers, which borrow a connection each (strait_call).
 -module(strait_session).
 -behaviour(gen_server).
 -export([start_link/2, settings/1, borrow/2, give_back/2, drop_idle/1, count_silence/1, stop/1]).
@@ -110,8 +110,10 @@ ask(Client, Question, Timeout) ->
     try
         gen_server:call(Client, Question, Timeout)
     catch
-        exit:{timeout, _} -> {error, strait_error:new(timed_out, "another request's login takes too long", undefined, true)};
-        exit:_ -> {error, strait_error:new(invalid_argument, "the client is closed")}
+        exit:{timeout, _} ->
+            {error, strait_error:new(timed_out, "the login of another request takes too long", undefined, true)};
+        exit:_ ->
+            {error, strait_error:new(invalid_argument, "the client is closed")}
     end.
 
 %% Attaching
@@ -124,8 +126,8 @@ open(Client, #{uri := Uri, options := #{tls := Tls} = Options} = Settings, By) -
                     attached(attach(Client, Connection, Settings, By), Settings);
                 false ->
                     strait_connection:close(Connection),
-                    Message = "a password or token isn't sent to another machine in clear text; connect with the option tls",
-                    {error, strait_error:new(unauthenticated, Message)}
+                    Message = "a password or token isn't sent to another machine in clear text",
+                    {error, strait_error:new(unauthenticated, [Message, "; connect with the option tls"])}
             end;
         Failed ->
             Failed

@@ -1,5 +1,5 @@
-%% @private Framed Thrift, binary protocol, strict. A request is a list of its fields by their numbers in idl/dfs.thrift,
-%% a reply a map from numbers to values. So no generated code is needed.
+%% @private Framed Thrift, binary protocol, strict. A request is a list of its fields by their numbers in
+%% idl/dfs.thrift, a reply a map from numbers to values. So no generated code is needed.
 -module(strait_wire).
 -export([request/3, reply/3, integer/2, binary/2, struct/2, list/2]).
 -export_type([request/0, fields/0]).

@@ -144,8 +144,9 @@ with_client(<<"truncate">>, Client, [Path, Length]) ->
 with_client(<<"put">>, Client, [Local, Path, Replace]) ->
     strait:put(Client, Local, Path, #{replace => flag(Replace)});
 with_client(<<"locate">>, Client, [Path, Offset, Length]) ->
+    Numbers = fun(#{offset := At, length := Size, hosts := Hosts}) -> [At, Size, length(Hosts)] end,
     case strait:locate(Client, Path, integer(Offset), integer(Length)) of
-        {ok, Blocks} -> {ok, lists:append([[At, Size, length(Hosts)] || #{offset := At, length := Size, hosts := Hosts} <- Blocks])};
+        {ok, Blocks} -> {ok, lists:flatmap(Numbers, Blocks)};
         Error -> Error
     end;
 with_client(<<"checksum">>, Client, [Path]) ->
@@ -170,8 +171,11 @@ flag(Digit) -> Digit =:= <<"1">>.
 
 request(Client, Method, Fields) ->
     case strait_call:once(Client, Method, fields(Fields), undefined) of
-        {ok, Reply} -> {ok, lists:append([[Id, Value] || {Id, Value} <- maps:to_list(Reply), is_integer(Value) orelse is_binary(Value)])};
-        Error -> Error
+        {ok, Reply} ->
+            Simple = maps:filter(fun(_, Value) -> is_integer(Value) orelse is_binary(Value) end, Reply),
+            {ok, lists:flatmap(fun tuple_to_list/1, maps:to_list(Simple))};
+        Error ->
+            Error
     end.
 
 fields([Id, Code, Value | Others]) ->
