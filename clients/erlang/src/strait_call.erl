@@ -13,8 +13,8 @@
     path :: path(),
     is_change :: boolean(),
     by :: integer(),
-    %% After a cut: when reconnecting is given up.
-    connect_by = infinity :: strait_connection:deadline(),
+    %% After a cut: when reconnecting is given up. The atom is later than any time.
+    connect_by = infinity :: integer() | infinity,
     attempt = 1 :: pos_integer(),
     %% An attempt may have arrived.
     was_sent = false :: boolean(),

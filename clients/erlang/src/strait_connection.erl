@@ -2,8 +2,8 @@
 %% closes with that process.
 -module(strait_connection).
 -export([open/3, call/5, is_local/1, is_stale/1, give/2, close/1]).
--export([mark/2, mark/1, now_ms/0, left/1]).
--export_type([t/0, deadline/0, answer/0]).
+-export([attached_to/2, incarnation/1, now_ms/0, left/1]).
+-export_type([t/0, answer/0]).
 
 -record(connection, {
     transport :: gen_tcp | ssl,
@@ -15,10 +15,8 @@
 }).
 
 -opaque t() :: #connection{}.
-%% In milliseconds of the monotonic clock. The atom is later than any number.
--type deadline() :: integer() | infinity.
 
-%% `lost': it broke, and the request may have arrived. `silent': no answer in time.
+%% `lost': it broke, and the request may have arrived. `silent': no answer in time, or the gateway ended TLS.
 -type answer() ::
     {ok, strait_wire:fields(), t()}
     | {error, strait_error:t(), t()}
@@ -35,12 +33,12 @@
 -spec now_ms() -> integer().
 now_ms() -> erlang:monotonic_time(millisecond).
 
-%% Milliseconds.
+%% A deadline is a time of this clock.
 -spec left(integer()) -> non_neg_integer().
 left(By) -> min(max(By - now_ms(), 0), ?MAX_I32).
 
 %% `lost': no gateway accepts the connection.
--spec open(strait_uri:t(), strait:tls(), deadline()) ->
+-spec open(strait_uri:t(), strait:tls(), integer()) ->
     {ok, t()} | {lost, binary()} | {error, strait_error:t()}.
 open(#{host := Host, port := Port} = Uri, Tls, By) ->
     Address = strait_uri:address(Uri),
@@ -115,7 +113,8 @@ call(#connection{number = Last} = Connection, Method, Request, Path, By) ->
         {ok, Bytes} ->
             Reply = strait_wire:reply(Bytes, Method, Number),
             answer(Reply, Connection#connection{number = Number}, Method, Path);
-        {error, Why} -> broken(Why, Connection, Method, Path)
+        {error, Why} ->
+            broken(Why, Connection, Method, Path)
     end.
 
 exchange(Connection, Frame, By) ->
@@ -225,11 +224,11 @@ is_stale(#connection{transport = Transport, socket = Socket}) ->
 give(#connection{transport = Transport, socket = Socket}, Process) ->
     Transport:controlling_process(Socket, Process).
 
--spec mark(t(), integer()) -> t().
-mark(Connection, Incarnation) -> Connection#connection{incarnation = Incarnation}.
+-spec attached_to(Incarnation :: integer(), t()) -> t().
+attached_to(Incarnation, Connection) -> Connection#connection{incarnation = Incarnation}.
 
--spec mark(t()) -> integer() | undefined.
-mark(#connection{incarnation = Incarnation}) -> Incarnation.
+-spec incarnation(t()) -> integer() | undefined.
+incarnation(#connection{incarnation = Incarnation}) -> Incarnation.
 
 -spec close(t()) -> ok.
 close(#connection{transport = Transport, socket = Socket}) -> discard(Transport, Socket).

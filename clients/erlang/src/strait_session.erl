@@ -3,6 +3,7 @@
 -module(strait_session).
 -behaviour(gen_server).
 -export([start_link/2, settings/1, borrow/2, give_back/2, drop_idle/1, count_silence/1, stop/1]).
+-export([log_in/3, logged_in/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2, format_status/1]).
 -export_type([settings/0, options/0]).
 
@@ -23,10 +24,12 @@
     store := strait:store(),
     %% If a handle has another one, the handle is gone.
     incarnation := integer(),
-    max_chunk_bytes := pos_integer(),
+    max_chunk_bytes := non_neg_integer(),
     %% Requests without an answer, since the last one with an answer.
     silences := non_neg_integer()
 }.
+
+-type outcome() :: {token, binary()} | {lost, binary()} | {error, strait_error:t()}.
 
 -record(state, {
     settings :: settings(),
@@ -36,10 +39,7 @@
     is_closed = false :: boolean()
 }).
 
--define(CONNECT_MS, 10_000).
 -define(MAX_IDLE, 8).
--define(MAX_CHUNK_BYTES, (1 bsl 20)).
--define(PROTOCOL_VERSION, 1).
 %% For the session's end, if its owner has ended without it.
 -define(PARTING_MS, 2_000).
 
@@ -53,10 +53,10 @@ start_link(Uri, #{timeout := Timeout, token := Token} = Options) ->
         user => <<>>,
         store => #{name => <<>>, uri => <<>>, capabilities => []},
         incarnation => 0,
-        max_chunk_bytes => ?MAX_CHUNK_BYTES,
+        max_chunk_bytes => 0,
         silences => 0
     },
-    case open(none, Settings, strait_connection:now_ms() + Timeout) of
+    case strait_attach:open(none, Settings, strait_connection:now_ms() + Timeout) of
         {ok, Connection, Attached} ->
             {ok, Client} = gen_server:start_link(?MODULE, Attached, []),
             give_back(Client, Connection),
@@ -82,7 +82,7 @@ stop(Client) ->
 borrow(Client, By) ->
     case ask(Client, borrow, infinity) of
         {connect, Settings} ->
-            case open(Client, Settings, By) of
+            case strait_attach:open(Client, Settings, By) of
                 {ok, Connection, Attached} ->
                     gen_server:cast(Client, {attached, Attached}),
                     {ok, Connection};
@@ -106,6 +106,22 @@ drop_idle(Client) -> gen_server:cast(Client, drop_idle).
 -spec count_silence(pid()) -> ok.
 count_silence(Client) -> gen_server:cast(Client, silence).
 
+%% The token was refused: whether the calling process logs in (`go'), or the outcome of another one's login. If it is
+%% `go', the process calls logged_in/2.
+-spec log_in(pid(), Refused :: binary() | undefined, timeout()) -> go | outcome().
+log_in(Client, Refused, Timeout) ->
+    case ask(Client, {log_in, Refused}, Timeout) of
+        {error, _} = Error ->
+            %% If the time was over just before the answer `go'.
+            logged_in(Client, Error),
+            Error;
+        Answer ->
+            Answer
+    end.
+
+-spec logged_in(pid(), outcome()) -> ok.
+logged_in(Client, Outcome) -> gen_server:cast(Client, {logged_in, self(), Outcome}).
+
 ask(Client, Question, Timeout) ->
     try
         gen_server:call(Client, Question, Timeout)
@@ -115,94 +131,6 @@ ask(Client, Question, Timeout) ->
         exit:_ ->
             {error, strait_error:new(invalid_argument, "the client is closed")}
     end.
-
-%% Attaching
-
-open(Client, #{uri := Uri, options := #{tls := Tls} = Options} = Settings, By) ->
-    case strait_connection:open(Uri, Tls, min(By, strait_connection:now_ms() + ?CONNECT_MS)) of
-        {ok, Connection} ->
-            case Tls =/= false orelse strait_connection:is_local(Connection) orelse not has_secret(Options) of
-                true ->
-                    attached(attach(Client, Connection, Settings, By), Settings);
-                false ->
-                    strait_connection:close(Connection),
-                    Message = "a password or token isn't sent to another machine in clear text",
-                    {error, strait_error:new(unauthenticated, [Message, "; connect with the option tls"])}
-            end;
-        Failed ->
-            Failed
-    end.
-
-has_secret(#{password := Password, token := Token}) -> Password =/= undefined orelse Token =/= undefined.
-
-attached({ok, Reply, Connection}, #{token := Token} = Settings) ->
-    Store = strait_wire:struct(4, Reply),
-    Incarnation = strait_wire:integer(7, Reply),
-    Attached = Settings#{
-        token := present(strait_wire:binary(1, Reply), Token),
-        user := strait_wire:binary(3, Reply),
-        store := #{
-            name => strait_wire:binary(1, Store),
-            uri => strait_wire:binary(2, Store),
-            capabilities => [Name || Name <- strait_wire:list(3, Store), is_binary(Name)]
-        },
-        incarnation := Incarnation,
-        max_chunk_bytes := chunk(strait_wire:integer(1, strait_wire:struct(6, Reply)))
-    },
-    {ok, strait_connection:mark(Connection, Incarnation), Attached};
-attached({error, Error, Connection}, _) ->
-    strait_connection:close(Connection),
-    {error, Error};
-attached({silent, Error}, _) ->
-    {error, Error};
-attached({lost, _} = Lost, _) ->
-    Lost.
-
-present(<<>>, Known) -> Known;
-present(Told, _) -> Told.
-
-chunk(Bytes) when Bytes > 0 -> min(Bytes, ?MAX_CHUNK_BYTES);
-chunk(_) -> ?MAX_CHUNK_BYTES.
-
-attach(Client, Connection, #{token := undefined} = Settings, By) ->
-    log_in(Client, Connection, Settings, By);
-attach(Client, Connection, #{token := Token, options := #{token := Given}} = Settings, By) ->
-    case open_session(Connection, [{5, text, Token}], By) of
-        %% It has ended. A token of the program's own has no login behind it.
-        {error, #{kind := unauthenticated}, Same} when Given =:= undefined -> log_in(Client, Same, Settings, By);
-        Answer -> Answer
-    end.
-
-%% Callers share one login, and its error.
-log_in(none, Connection, Settings, By) ->
-    send_login(Connection, Settings, By);
-log_in(Client, Connection, #{token := Refused} = Settings, By) ->
-    case ask(Client, {log_in, Refused}, max(1, strait_connection:left(By))) of
-        go ->
-            Answer = send_login(Connection, Settings, By),
-            gen_server:cast(Client, {logged_in, self(), outcome(Answer)}),
-            Answer;
-        {token, Token} ->
-            open_session(Connection, [{5, text, Token}], By);
-        {lost, _} = Lost ->
-            strait_connection:close(Connection),
-            Lost;
-        {error, Error} ->
-            %% If the time was over just before the answer `go'.
-            gen_server:cast(Client, {logged_in, self(), {error, Error}}),
-            {error, Error, Connection}
-    end.
-
-send_login(Connection, #{options := #{store := Store, user := User, password := Password}}, By) ->
-    open_session(Connection, [{2, text, Store}, {3, text, User}, {4, text, Password}], By).
-
-open_session(Connection, Request, By) ->
-    strait_connection:call(Connection, <<"openSession">>, [{1, i32, ?PROTOCOL_VERSION} | Request], undefined, By).
-
-outcome({ok, Reply, _}) -> {token, strait_wire:binary(1, Reply)};
-outcome({lost, _} = Lost) -> Lost;
-outcome({silent, Error}) -> {error, Error};
-outcome({error, Error, _}) -> {error, Error}.
 
 %% The process
 
@@ -235,11 +163,15 @@ handle_call(stop, _, State) ->
 handle_cast({attached, Attached}, #state{settings = Settings} = State) ->
     Told = maps:with([token, user, store, incarnation, max_chunk_bytes], Attached),
     {noreply, State#state{settings = maps:merge(Settings, Told)}};
-handle_cast({give_back, Connection}, #state{settings = Settings, idle = Idle} = State) ->
-    Fits = strait_connection:mark(Connection) =:= maps:get(incarnation, Settings) andalso length(Idle) < ?MAX_IDLE,
-    Kept = [Connection || Fits] ++ Idle,
-    Fits orelse strait_connection:close(Connection),
-    {noreply, State#state{idle = Kept, settings = Settings#{silences := 0}}};
+handle_cast({give_back, Connection}, #state{settings = #{incarnation := Now} = Settings, idle = Idle} = State) ->
+    Next = State#state{settings = Settings#{silences := 0}},
+    case strait_connection:incarnation(Connection) =:= Now andalso length(Idle) < ?MAX_IDLE of
+        true ->
+            {noreply, Next#state{idle = [Connection | Idle]}};
+        false ->
+            strait_connection:close(Connection),
+            {noreply, Next}
+    end;
 handle_cast(drop_idle, #state{idle = Idle} = State) ->
     lists:foreach(fun strait_connection:close/1, Idle),
     {noreply, State#state{idle = []}};
