@@ -40,9 +40,10 @@ change(Client, Method, Request, Path) -> run(Client, Method, [id() | Request], P
 id() -> {2, binary, crypto:strong_rand_bytes(?ID_BYTES)}.
 
 run(Client, Method, Request, Path, IsChange) ->
-    case is_sound(Request) andalso strait_session:settings(Client) of
+    case strait_wire:is_sound(Request) andalso strait_session:settings(Client) of
         false ->
-            {error, strait_error:new(invalid_argument, "a path or name isn't UTF-8", Path)};
+            Message = "a path or name isn't UTF-8, or a value is out of its range",
+            {error, strait_error:new(invalid_argument, Message, Path)};
         {ok, #{options := #{timeout := Timeout}}} ->
             attempt(#call{
                 client = Client,
@@ -55,11 +56,6 @@ run(Client, Method, Request, Path, IsChange) ->
         {error, Error} ->
             {error, Error#{path := Path}}
     end.
-
-is_sound(Request) ->
-    Texts = [Text || {_, text, Text} <- Request, is_binary(Text)],
-    Lists = [List || {_, texts, List} <- Request],
-    lists:all(fun(Text) -> unicode:characters_to_binary(Text) =:= Text end, lists:append([Texts | Lists])).
 
 attempt(#call{client = Client, by = By, connect_by = ConnectBy} = Call) ->
     case strait_session:borrow(Client, min(By, ConnectBy)) of

@@ -1,7 +1,7 @@
 %% @private Framed Thrift, binary protocol, strict. A request is a list of its fields by their numbers in
 %% idl/dfs.thrift, a reply a map from numbers to values. So no generated code is needed.
 -module(strait_wire).
--export([request/3, reply/3, integer/2, binary/2, struct/2, list/2]).
+-export([request/3, is_sound/1, reply/3, integer/2, binary/2, struct/2, list/2]).
 -export_type([request/0, fields/0]).
 
 %% `text' is bytes in UTF-8.
@@ -48,6 +48,20 @@ field({Id, text, Value}) -> field({Id, binary, Value});
 field({Id, binary, Value}) -> [<<?BINARY, Id:16, (byte_size(Value)):32>>, Value];
 field({Id, texts, Values}) ->
     [<<?LIST, Id:16, ?BINARY, (length(Values)):32>> | [[<<(byte_size(Value)):32>>, Value] || Value <- Values]].
+
+%% Whether each value fits its type. A number that is too large would become another one.
+-spec is_sound(request()) -> boolean().
+is_sound(Request) -> lists:all(fun({_, Type, Value}) -> Value =:= undefined orelse fits(Type, Value) end, Request).
+
+fits(bool, Value) -> is_boolean(Value);
+fits(i16, Value) -> is_signed(16, Value);
+fits(i32, Value) -> is_signed(32, Value);
+fits(i64, Value) -> is_signed(64, Value);
+fits(binary, Value) -> is_binary(Value);
+fits(text, Value) -> is_binary(Value) andalso unicode:characters_to_binary(Value) =:= Value;
+fits(texts, Values) -> lists:all(fun(Value) -> fits(text, Value) end, Values).
+
+is_signed(Bits, Value) -> is_integer(Value) andalso Value >= -(1 bsl (Bits - 1)) andalso Value < 1 bsl (Bits - 1).
 
 %% The message in a frame: field 0 is the result, field 1 the error.
 -spec reply(Frame :: binary(), Method :: binary(), Number :: non_neg_integer()) ->

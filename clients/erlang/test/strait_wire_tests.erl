@@ -28,6 +28,13 @@ a_request_comes_back_test() ->
     Expected = #{1 => <<"é"/utf8>>, 2 => <<0, 255>>, 3 => -1, 4 => 5, 5 => -6, 6 => 1, 8 => [<<"x">>, <<>>]},
     ?assertEqual({ok, #{1 => Expected}}, decode(Frame)).
 
+values_fit_their_types_test() ->
+    Sound = [{2, text, <<"é"/utf8>>}, {3, i64, -(1 bsl 63)}, {4, i16, 16#7fff}, {5, bool, false}, {6, i32, undefined}],
+    ?assert(strait_wire:is_sound(Sound)),
+    Numbers = [{3, i64, 1 bsl 63}, {4, i16, 16#8000}, {6, i32, text}],
+    Others = [{2, text, <<255>>}, {5, bool, 1}, {7, texts, [<<255>>]} | Numbers],
+    [?assertNot(strait_wire:is_sound([Other | Sound])) || Other <- Others].
+
 every_part_of_a_reply_is_malformed_test() ->
     Whole = result(<<11, 1:16, 3:32, "abc", 10, 2:16, 9:64, 15, 3:16, 11, 1:32, 1:32, "z">>),
     ?assertMatch({ok, _}, decode(Whole)),
