@@ -204,7 +204,10 @@ setup_languages() {
     need libbit-vector-perl perl -MBit::Vector -e 1
     need libclass-accessor-perl perl -MClass::Accessor -e 1
     need erlang-base have erlc
+    need erlang-ssl compgen -G '/usr/lib/erlang/lib/ssl-*/ebin/ssl.app'
+    need rebar3 have rebar3
     need ghc have ghc
+    need cabal-install have cabal
     need libghc-network-dev compgen -G '/var/lib/ghc/package.conf.d/network-[0-9]*.conf'
     need gnustep-make have gnustep-config
     need gobjc gcc -x objective-c -fsyntax-only /dev/null

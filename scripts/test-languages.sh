@@ -142,7 +142,7 @@ frames() {
 
 # LANGUAGE_story_build makes a program of tests/languages/story.* in the directory $1.
 haskell_story_build() {
-    ghc -v0 -Wall -Werror -outputdir "$1" -o "$1/story" tests/languages/story.hs
+    ghc -v0 -Wall -Werror -iclients/haskell/src -outputdir "$1" -o "$1/story" tests/languages/story.hs
 }
 
 objective_c_story_build() {

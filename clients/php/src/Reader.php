@@ -121,7 +121,7 @@ final class Reader
     public function close(): void
     {
         if (!$this->isClosed && $this->process === getmypid()) {
-            $this->session->tidy('closeFile', (new Fields())->putI64(2, $this->handle));
+            $this->session->tidy('closeFile', (new Fields())->putI64(4, $this->handle));
         }
         $this->isClosed = true;
         $this->ahead = '';
@@ -164,7 +164,7 @@ final class Reader
         $this->open();
         $isOther = $identity !== null && $this->identity !== null && $identity !== $this->identity;
         if ($isOther || $this->length < $length) {
-            $this->session->tidy('closeFile', (new Fields())->putI64(2, $this->handle));
+            $this->session->tidy('closeFile', (new Fields())->putI64(4, $this->handle));
             [$this->handle, $this->incarnation, $this->length, $this->identity] = $before;
             throw StraitException::of(ErrorKind::Unavailable, 'the file was replaced while it was read', $this->path);
         }

@@ -164,14 +164,15 @@ module Strait
       @incarnation = reply[:incarnation]
     end
 
-    # The bytes of two files would be mixed otherwise.
+    # The bytes of two files would be mixed otherwise. If another file is there, this one stays unusable.
     def reopen
-      size = @size
-      identity = @identity
+      before = [@handle, @size, @identity, @incarnation]
       open
-      is_other = identity && @identity && identity != @identity
-      return unless is_other || @size < size
+      is_other = before[2] && @identity && before[2] != @identity
+      return unless is_other || @size < before[1]
 
+      @session.tidy(:closeFile, handle: @handle)
+      @handle, @size, @identity, @incarnation = before
       raise Unavailable.new("the file was replaced while it was read", path: @path)
     end
   end

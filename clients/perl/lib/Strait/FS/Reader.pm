@@ -190,11 +190,16 @@ sub _open ($self) {
     $self->{incarnation} = $self->{session}->incarnation;
 }
 
+# The bytes of two files would be mixed otherwise. If another file is there, this one stays unusable.
 sub _reopen ($self) {
-    my ($length, $identity) = @$self{qw(length identity)};
+    my @kept = qw(handle length identity incarnation);
+    my @before = @$self{@kept};
+    my ($length, $identity) = @before[1, 2];
     $self->_open;
     my $is_other = defined $identity && defined $self->{identity} && $identity ne $self->{identity};
     return unless $is_other || $self->{length} < $length;
+    $self->{session}->tidy('closeFile', i64(4, $self->{handle}));
+    @$self{@kept} = @before;
     Strait::FS::Error->throw('Unavailable', 'the file was replaced while it was read', path => $self->{path});
 }
 
