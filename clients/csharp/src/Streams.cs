@@ -26,13 +26,23 @@ namespace StraitFs
             Open();
         }
 
+        /// <summary>Keeps the old handle if the path now leads to another file: reads must not give bytes of two files.</summary>
         private void Open()
         {
+            // From before the request: if another thread logs in meanwhile, the handle counts as the older session's.
+            var before = session.Incarnation;
             var reply = session.Call("openFile", new Fields().Text(2, path), path);
+            var found = reply.Bytes(3);
+            var isOther = identity != null && found != null && !identity.SequenceEqual(found);
+            if (isOther || reply.Long(2) < length)
+            {
+                session.Tidy("closeFile", new Fields().I64(4, reply.Long(1)));
+                throw Errors.Of(ErrorKind.Unavailable, "the file was replaced while it was read", path);
+            }
             handle = reply.Long(1);
             length = reply.Long(2);
-            identity = reply.Bytes(3);
-            incarnation = session.Incarnation;
+            identity = found ?? identity;
+            incarnation = before;
         }
 
         public override bool CanRead => !closed;
@@ -87,19 +97,10 @@ namespace StraitFs
                 lock (reopening)
                 {
                     if (used == handle && incarnation == session.Incarnation && kind != ErrorKind.NotFound) throw;
-                    if (used == handle) Reopen();
+                    if (used == handle) Open();
                 }
                 return Range(handle, offset, count);
             }
-        }
-
-        private void Reopen()
-        {
-            var (before, known) = (length, identity);
-            Open();
-            var isOther = known != null && identity != null && !known.SequenceEqual(identity);
-            if (isOther || length < before)
-                throw Errors.Of(ErrorKind.Unavailable, "the file was replaced while it was read", path);
         }
 
         private byte[] Range(long used, long offset, int count) =>

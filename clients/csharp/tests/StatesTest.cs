@@ -1,0 +1,33 @@
+using System.Linq;
+using System.Text;
+
+namespace StraitFs
+{
+    /// <summary>States of docs/client-protocol.md that the shared cases don't reach.</summary>
+    internal static class StatesTest
+    {
+        private static string Text(StraitReader file) => Encoding.UTF8.GetString(file.ReadAt(0, 100));
+
+        [Test]
+        private static void AReaderNeverGetsBytesOfTheFileThatReplacedItsOwn()
+        {
+            using (var gateway = new FakeGateway())
+            using (var client = StraitClient.Connect(gateway.Address))
+            using (var file = client.OpenRead("/file"))
+            {
+                Tests.Equal("content", Text(file));
+                gateway.Content = "another";
+                gateway.Restart();
+                for (var attempt = 1; attempt <= 3; attempt++)
+                {
+                    Tests.Contains("replaced", Tests.Fails(ErrorKind.Unavailable, () => Text(file)));
+                    Tests.Equal(attempt, gateway.Count("closeFile")); // of the other file's handle
+                }
+                gateway.Content = "content and more";
+                Tests.Contains("replaced", Tests.Fails(ErrorKind.Unavailable, () => Text(file)));
+                gateway.Content = "content";
+                Tests.Equal("content", Text(file));
+            }
+        }
+    }
+}
