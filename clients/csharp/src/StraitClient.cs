@@ -181,14 +181,14 @@ namespace StraitFs
         /// <summary>A directory's entries in the store's order, fetched page by page.</summary>
         public IEnumerable<StraitInfo> List(string path, int? pageEntries = null)
         {
+            var incarnation = session.Incarnation;
             long? cursor = null;
             try
             {
                 do
                 {
                     var request = new Fields().Text(2, path).I64(3, cursor).I32(4, pageEntries);
-                    // The cursor moves with each answer, so a page after the first is asked for once.
-                    var page = cursor == null ? session.Call("listDirectory", request, path) : session.CallOnce("listDirectory", request, path);
+                    var page = cursor == null ? session.Call("listDirectory", request, path) : LaterPage(request, path, incarnation);
                     cursor = page.Has(2) ? page.Long(2) : (long?)null;
                     foreach (Fields entry in page.List(1)) yield return new StraitInfo(entry);
                 }
@@ -197,6 +197,20 @@ namespace StraitFs
             finally
             {
                 if (cursor != null) session.Tidy("closeFile", new Fields().I64(4, cursor));
+            }
+        }
+
+        /// <summary>The cursor moves with each answer, so the request for a page after the first is sent once.</summary>
+        private Fields LaterPage(Fields request, string path, long incarnation)
+        {
+            try
+            {
+                return session.CallOnce("listDirectory", request, path);
+            }
+            catch (StraitArgumentException) when (session.Incarnation != incarnation)
+            {
+                // If another session answers, an unknown cursor isn't the caller's mistake.
+                throw Errors.Of(ErrorKind.Unavailable, "the gateway's session ended in the middle of the listing; list anew", path);
             }
         }
 

@@ -29,5 +29,46 @@ namespace StraitFs
                 Tests.Equal("content", Text(file));
             }
         }
+
+        [Test]
+        private static void AListingThatOutlivesItsSessionSaysToListAnew()
+        {
+            using (var gateway = new FakeGateway())
+            using (var client = StraitClient.Connect(gateway.Address))
+            using (var entries = client.List("/directory").GetEnumerator())
+            {
+                Tests.Equal(true, entries.MoveNext());
+                Tests.Equal(true, entries.MoveNext());
+                gateway.Restart();
+                var message = Tests.Fails(ErrorKind.Unavailable, () => entries.MoveNext());
+                Tests.Contains("list anew", message);
+                Tests.Contains("/directory", message);
+            }
+        }
+
+        [Test]
+        private static void AListingThatBeginsInANewSessionGoesOn()
+        {
+            using (var gateway = new FakeGateway())
+            using (var client = StraitClient.Connect(gateway.Address))
+            {
+                gateway.Restart();
+                Tests.Equal(3, client.List("/directory").Take(3).Count());
+                Tests.Equal(1, gateway.Count("closeFile"));
+            }
+        }
+
+        [Test]
+        private static void ACursorThatTheSameSessionDoesntKnowIsTheGatewaysError()
+        {
+            using (var gateway = new FakeGateway())
+            using (var client = StraitClient.Connect(gateway.Address))
+            using (var entries = client.List("/directory").GetEnumerator())
+            {
+                Tests.Equal(true, entries.MoveNext());
+                gateway.DropHandles();
+                Tests.Fails(ErrorKind.InvalidArgument, () => entries.MoveNext());
+            }
+        }
     }
 }
