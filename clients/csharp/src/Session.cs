@@ -28,7 +28,7 @@ namespace StraitFs
         private readonly Stack<Connection> idle = new Stack<Connection>();
         private string token;
         private int login; // counts logins: connections of an older one aren't pooled
-        private int silences;
+        private int silences; // requests in a row without an answer in time
         private bool closed;
 
         internal Session(StraitUri uri, StraitOptions options)
@@ -183,6 +183,7 @@ namespace StraitFs
 
         private void GiveBack(Connection connection)
         {
+            if (!connection.Broken) Interlocked.Exchange(ref silences, 0); // a whole reply has arrived
             lock (gate)
             {
                 if (!closed && !connection.Broken && connection.Login == login && idle.Count < MaxIdle)

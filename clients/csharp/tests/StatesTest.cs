@@ -70,5 +70,27 @@ namespace StraitFs
                 Tests.Fails(ErrorKind.InvalidArgument, () => entries.MoveNext());
             }
         }
+
+        [Test]
+        private static void AnAnswerEndsTheSilenceInWhichAClientDoesntCleanUp()
+        {
+            using (var gateway = new FakeGateway())
+            using (var client = StraitClient.Connect(gateway.Address, new StraitOptions { TimeoutMs = 500 }))
+            {
+                StraitReader before = client.OpenRead("/before"), after = client.OpenRead("/after");
+                gateway.Silent = "getFileInfo";
+                Tests.Fails(ErrorKind.TimedOut, () => client.Stat("/file"));
+                Tests.Fails(ErrorKind.TimedOut, () => client.Stat("/file"));
+                before.Dispose();
+                Tests.Equal(0, gateway.Count("closeFile"));
+
+                gateway.Silent = null;
+                client.Stat("/file");
+                after.Dispose();
+                Tests.Equal(1, gateway.Count("closeFile"));
+                client.Dispose();
+                Tests.Equal(1, gateway.Count("closeSession"));
+            }
+        }
     }
 }
