@@ -45,8 +45,20 @@ namespace StraitFs
             {
                 incarnation++;
                 handles.Clear();
-                foreach (var connection in connections) connection.Shutdown(SocketShutdown.Both);
+                foreach (var connection in connections) End(connection);
                 connections.Clear();
+            }
+        }
+
+        private static void End(Socket connection)
+        {
+            try
+            {
+                connection.Shutdown(SocketShutdown.Both);
+            }
+            catch (SocketException)
+            {
+                // The client has ended it.
             }
         }
 
@@ -67,9 +79,9 @@ namespace StraitFs
                     new Thread(() => Serve(connection)) { IsBackground = true }.Start();
                 }
             }
-            catch (SocketException)
+            catch (Exception failure) when (failure is SocketException || failure is InvalidOperationException)
             {
-                // The test is over.
+                // The listener has stopped: the test is over.
             }
         }
 
