@@ -7,10 +7,10 @@ csharp_options=()
 csharp_driver=(mono "$work/csharp/driver.exe")
 csharp_build() {
     clients/csharp/pack.sh "$work/csharp/packages"
-    local compile=(mcs -langversion:7.2 -warnaserror)
+    local compile=(mcs -langversion:7.2 -r:Mono.Security -warnaserror)
     "${compile[@]}" "-out:$work/csharp/driver.exe" clients/csharp/src/*.cs clients/csharp/tests/Driver.cs
     "${compile[@]}" "-out:$work/csharp/tests.exe" clients/csharp/src/*.cs clients/csharp/tests/{FakeGateway,Tests,*Test}.cs
-    mono "$work/csharp/tests.exe"
+    STRAIT_BIN=$STRAIT_BIN mono "$work/csharp/tests.exe"
 }
 
 # By NuGet's client into an empty directory.

@@ -27,21 +27,91 @@ namespace StraitFs
         internal int LeftMs => (int)Math.Max(0, Math.Min(at - Clock.ElapsedMilliseconds, int.MaxValue));
     }
 
-    /// <summary>A socket, for one caller at a time.</summary>
+    /// <summary>
+    /// A socket's bytes until a deadline, which bounds all waits together. So a gateway that sends a byte at a time
+    /// gains no time, under TLS neither.
+    /// </summary>
+    internal sealed class SocketStream : Stream
+    {
+        private readonly Socket socket;
+
+        internal SocketStream(Socket socket) { this.socket = socket; }
+
+        internal Deadline Until { get; set; }
+
+        /// <summary>The deadline passed during a wait.</summary>
+        internal bool IsLate { get; private set; }
+
+        public override int Read(byte[] buffer, int offset, int count) => InTime(() =>
+        {
+            socket.ReceiveTimeout = Left();
+            return socket.Receive(buffer, offset, count, SocketFlags.None);
+        });
+
+        public override void Write(byte[] buffer, int offset, int count)
+        {
+            for (var end = offset + count; offset < end;)
+            {
+                offset += InTime(() =>
+                {
+                    socket.SendTimeout = Left();
+                    return socket.Send(buffer, offset, end - offset, SocketFlags.None);
+                });
+            }
+        }
+
+        private int InTime(Func<int> exchange)
+        {
+            try
+            {
+                return exchange();
+            }
+            catch (SocketException failure) when (failure.SocketErrorCode == SocketError.TimedOut || failure.SocketErrorCode == SocketError.WouldBlock)
+            {
+                IsLate = true;
+                throw;
+            }
+        }
+
+        /// <summary>0 would be no limit.</summary>
+        private int Left()
+        {
+            var left = Until.LeftMs;
+            if (left == 0) throw new SocketException((int)SocketError.TimedOut);
+            return left;
+        }
+
+        public override bool CanRead => true;
+        public override bool CanWrite => true;
+        public override bool CanSeek => false;
+        public override long Length => throw new NotSupportedException();
+        public override long Position { get => throw new NotSupportedException(); set => throw new NotSupportedException(); }
+        public override void Flush() { }
+        public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
+        public override void SetLength(long value) => throw new NotSupportedException();
+    }
+
+    /// <summary>A connection, for one caller at a time.</summary>
     internal sealed class Connection : IDisposable
     {
         /// <summary>Number of the field deadline_ms, which each request has.</summary>
         private const short DeadlineField = 15;
 
         private readonly Socket socket;
+        private readonly SocketStream plain;
+        private readonly Stream stream;
         private readonly string address;
         private int number;
 
-        private Connection(Socket socket, string address)
+        private Connection(Socket socket, string host, string address, Tls tls, Deadline deadline)
         {
             this.socket = socket;
             this.address = address;
+            plain = new SocketStream(socket) { Until = deadline };
+            stream = tls == null ? plain : tls.Secure(plain, host, address);
         }
+
+        internal bool IsEncrypted => stream != plain;
 
         /// <summary>Not fit for another request.</summary>
         internal bool Broken { get; private set; }
@@ -50,7 +120,7 @@ namespace StraitFs
         internal int Login { get; set; }
 
         /// <summary>If the name has several addresses, each gets a share of the time.</summary>
-        internal static Connection Open(string host, int port, string address, Deadline deadline)
+        internal static Connection Open(string host, int port, string address, Tls tls, Deadline deadline)
         {
             var why = "its name has no address";
             try
@@ -65,15 +135,21 @@ namespace StraitFs
                         if (connecting.AsyncWaitHandle.WaitOne(deadline.LeftMs / (found.Length - index)))
                         {
                             socket.EndConnect(connecting);
-                            return new Connection(socket, address);
+                            return new Connection(socket, host, address, tls, deadline);
                         }
                         why = "it doesn't accept the connection";
+                        socket.Close();
                     }
                     catch (SocketException failure)
                     {
                         why = failure.Message;
+                        socket.Close();
                     }
-                    socket.Close();
+                    catch
+                    {
+                        socket.Close();
+                        throw;
+                    }
                 }
             }
             catch (SocketException failure)
@@ -102,59 +178,47 @@ namespace StraitFs
         internal Fields Call(string method, Fields request, string path, Deadline deadline)
         {
             Broken = true; // until the whole reply is here
+            plain.Until = deadline;
             try
             {
                 request.I32(DeadlineField, Math.Max(1, deadline.LeftMs));
-                Send(Wire.Request(method, ++number, request), deadline);
-                var length = Receive(4, deadline);
+                var message = Wire.Request(method, ++number, request);
+                stream.Write(message, 0, message.Length);
+                stream.Flush();
+                var length = Receive(4);
                 var size = length[0] << 24 | length[1] << 16 | length[2] << 8 | length[3];
                 if (size < 0 || size > Wire.MaxFrame) throw new InvalidDataException("a reply of " + (uint)size + " bytes");
-                var reply = Wire.Reply(Receive(size, deadline), method, number);
+                var reply = Wire.Reply(Receive(size), method, number);
                 Broken = false;
                 if (!reply.Has(1)) return reply.Struct(0) ?? new Fields();
                 var error = reply.Struct(1);
                 throw Errors.Of(Errors.OfCode(error.Long(1)), error.Text(3) ?? "", error.Text(4), error.Long(5) != 0);
             }
-            catch (SocketException failure) when (failure.SocketErrorCode == SocketError.TimedOut || failure.SocketErrorCode == SocketError.WouldBlock)
+            catch (Exception failure) when (plain.IsLate && !(failure is IStraitFailure))
             {
                 throw Errors.Of(ErrorKind.TimedOut, method + ": the gateway " + address + " gave no answer in time", path, true);
             }
-            catch (Exception failure) when (failure is SocketException || failure is InvalidDataException)
+            catch (Exception failure) when (failure is SocketException || failure is InvalidDataException || IsEncrypted && !(failure is IStraitFailure))
             {
-                throw new LostException("the connection to " + address + " broke: " + failure.Message, true);
+                // TLS wraps the socket's exceptions in its own, of several classes.
+                var why = failure.GetBaseException().Message;
+                var advice = number == 1 && !IsEncrypted ? "; if it speaks TLS, set StraitOptions.Tls" : "";
+                throw new LostException("the connection to " + address + " broke: " + why + advice, true);
             }
         }
 
-        private void Send(byte[] bytes, Deadline deadline)
-        {
-            for (var at = 0; at < bytes.Length;)
-            {
-                socket.SendTimeout = Left(deadline);
-                at += socket.Send(bytes, at, bytes.Length - at, SocketFlags.None);
-            }
-        }
-
-        private byte[] Receive(int length, Deadline deadline)
+        private byte[] Receive(int length)
         {
             // Not more memory than bytes arrived, twice over.
             var bytes = new byte[Math.Min(length, 1 << 20)];
             for (var at = 0; at < length;)
             {
                 if (at == bytes.Length) Array.Resize(ref bytes, (int)Math.Min(length, bytes.Length * 2L));
-                socket.ReceiveTimeout = Left(deadline);
-                var count = socket.Receive(bytes, at, bytes.Length - at, SocketFlags.None);
+                var count = stream.Read(bytes, at, bytes.Length - at);
                 if (count == 0) throw new InvalidDataException("it ended");
                 at += count;
             }
             return bytes;
-        }
-
-        /// <summary>0 would be no limit.</summary>
-        private static int Left(Deadline deadline)
-        {
-            var left = deadline.LeftMs;
-            if (left == 0) throw new SocketException((int)SocketError.TimedOut);
-            return left;
         }
 
         public void Dispose() => socket.Close();

@@ -24,6 +24,7 @@ namespace StraitFs
 
         private readonly StraitUri uri;
         private readonly StraitOptions options;
+        private readonly Tls tls; // null: none
         private readonly object gate = new object();
         private readonly Stack<Connection> idle = new Stack<Connection>();
         private string token;
@@ -36,6 +37,7 @@ namespace StraitFs
             this.uri = uri;
             this.options = options;
             token = options.Token;
+            tls = Tls.Of(options);
             try
             {
                 GiveBack(Connect(Deadline.In(options.TimeoutMs)));
@@ -206,12 +208,12 @@ namespace StraitFs
         /// <summary>A connection that is attached to the session.</summary>
         private Connection Connect(Deadline deadline)
         {
-            var connection = Connection.Open(uri.Host, uri.Port, uri.Address, deadline.OrIn(ConnectTimeoutMs));
+            var connection = Connection.Open(uri.Host, uri.Port, uri.Address, tls, deadline.OrIn(ConnectTimeoutMs));
             try
             {
-                if ((options.Password ?? options.Token) != null && !connection.IsLocal)
+                if ((options.Password ?? options.Token) != null && !connection.IsEncrypted && !connection.IsLocal)
                     throw Errors.Of(ErrorKind.Unauthenticated,
-                        "a password or token isn't sent to another machine in the clear, and this client has no TLS: use a gateway of this host");
+                        "a password or token isn't sent to another machine in the clear; use TLS (StraitOptions.Tls)");
                 lock (this) Attach(connection, deadline); // one login at a time
                 return connection;
             }

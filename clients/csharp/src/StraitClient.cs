@@ -18,6 +18,18 @@ namespace StraitFs
         /// <summary>Of an earlier session, in place of user and password.</summary>
         public string Token { get; set; }
 
+        /// <summary>Encrypts by TLS. The options below imply it.</summary>
+        public bool Tls { get; set; }
+
+        /// <summary>A file with certificates of authorities (PEM): only these are trusted, and not the system's. It needs mono.</summary>
+        public string TlsAuthorities { get; set; }
+
+        /// <summary>A file with the client's certificate and its key (PKCS #12), for gateways that require one.</summary>
+        public string TlsCertificate { get; set; }
+
+        /// <summary>Of the file TlsCertificate.</summary>
+        public string TlsCertificatePassword { get; set; }
+
         /// <summary>Bounds each request as a whole: connecting, all attempts, and the complete reply.</summary>
         public int TimeoutMs { get; set; } = 120000;
     }
