@@ -6,6 +6,7 @@ browser_wire="binary over HTTP"
 browser_options=(--repeats --no-restarts)
 browser_driver=(.venv/bin/python tests/languages/browser_driver.py "${ports[pages]}" clients/browser test/driver.html)
 browser_build() {
+    node --test clients/browser/test/states.test.js
     (cd clients/browser && npm pack --silent --pack-destination "$work/browser" >/dev/null)
 }
 

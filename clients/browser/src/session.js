@@ -38,6 +38,11 @@ export class Session {
     this.closed = false;
   }
 
+  /** A program's token is the program's to renew. */
+  get canLogIn() {
+    return !this.options.token;
+  }
+
   /** A request; one that changes something gets an id, the same in all its attempts. */
   async call(method, fields, path, changes = false) {
     if (changes) fields[REQUEST_ID] = [BINARY, newId()];
@@ -59,7 +64,7 @@ export class Session {
           }
           await pause(wait);
           if (changes) fields[IS_RETRY] = [BOOL, 1];
-        } else if (isKind(error, "Unauthenticated") && !renewed && !this.options.token) {
+        } else if (isKind(error, "Unauthenticated") && !renewed && this.canLogIn) {
           renewed = true; // the session idled out, or its gateway was replaced
           await this.login(deadline);
         } else {

@@ -62,18 +62,31 @@ export class Client {
 
   /** A directory's entries in the store's order, fetched page by page. */
   async *list(path, pageEntries) {
+    const incarnation = this.session.incarnation;
     let cursor;
     try {
       do {
-        // The cursor moves with each answer, so a page after the first is asked for once.
-        const ask = cursor === undefined ? "call" : "once";
         const fields = { 2: [BINARY, path], 3: [I64, cursor], 4: [I32, pageEntries] };
-        const page = await this.session[ask]("listDirectory", fields, path);
+        const isFirst = cursor === undefined;
+        const page = await (isFirst ? this.session.call("listDirectory", fields, path) : this.laterPage(fields, path, incarnation));
         cursor = page.get(2);
         yield* page.list(1).map(infoOf);
       } while (cursor !== undefined);
     } finally {
       if (cursor !== undefined) await this.session.tidy("closeFile", { 4: [I64, cursor] });
+    }
+  }
+
+  /** The cursor moves with each answer, so the request for a page after the first is sent once. */
+  async laterPage(fields, path, incarnation) {
+    try {
+      return await this.session.once("listDirectory", fields, path);
+    } catch (error) {
+      // The session's token isn't valid any more, or another call has logged in since.
+      const isTokenOver = isKind(error, "Unauthenticated") && this.session.canLogIn;
+      const isOtherSession = isKind(error, "InvalidArgument") && this.session.incarnation !== incarnation;
+      if (!isTokenOver && !isOtherSession) throw error;
+      throw new StraitError("Unavailable", "the gateway's session ended in the middle of the listing; list anew", path);
     }
   }
 
