@@ -34,7 +34,7 @@ export class Session {
     this.options = { timeoutMs: 120000, store: uri.store, ...options };
     this.token = options.token;
     this.number = 0;
-    this.silences = 0;
+    this.silences = 0; // requests in a row without an answer in time
     this.closed = false;
   }
 
@@ -117,6 +117,7 @@ export class Session {
       const bytes = new Uint8Array(await answer.arrayBuffer());
       if (answer.status !== 200) throw refusal(answer, bytes, path);
       const found = reply(bytes, method, number);
+      this.silences = 0;
       const error = found.struct(1);
       if (!error) return found.struct(0);
       throw new StraitError(kindOfCode(error.number(1)), error.text(3) ?? "", error.text(4), error.number(5) !== 0);

@@ -122,3 +122,19 @@ test("a cursor that the same session doesn't know is the gateway's error", async
   gateway.handles.clear();
   await assert.rejects(entries.next(), isKind("InvalidArgument", "no such open handle"));
 });
+
+test("an answer ends the silence in which a client doesn't clean up", async (t) => {
+  const { gateway, client } = await begin(t, { timeoutMs: 300 });
+  const [before, after] = [await client.open("/before"), await client.open("/after")];
+  gateway.silent = "getFileInfo";
+  for (let request = 0; request < 2; request++) await assert.rejects(client.stat("/file"), isKind("TimedOut", "/file"));
+  await before.close();
+  assert.equal(gateway.count("closeFile"), 0);
+
+  gateway.silent = undefined;
+  await client.stat("/file");
+  await after.close();
+  assert.equal(gateway.count("closeFile"), 1);
+  await client.close();
+  assert.equal(gateway.count("closeSession"), 1);
+});
