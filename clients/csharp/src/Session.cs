@@ -21,6 +21,8 @@ namespace StraitFs
         private const int PartingMs = 2000;
         private const int MaxIdle = 8;
         private const int Version = 1;
+        // No session's incarnation.
+        private const long Ended = -1;
 
         private readonly StraitUri uri;
         private readonly StraitOptions options;
@@ -124,6 +126,11 @@ namespace StraitFs
                 try
                 {
                     return connection.Call(method, request, path, deadline);
+                }
+                catch (StraitAccessException refused) when (refused.Kind == ErrorKind.Unauthenticated)
+                {
+                    Incarnation = Ended; // until a connection is attached again
+                    throw;
                 }
                 finally
                 {

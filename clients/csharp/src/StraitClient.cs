@@ -219,9 +219,10 @@ namespace StraitFs
             {
                 return session.CallOnce("listDirectory", request, path);
             }
-            catch (StraitArgumentException) when (session.Incarnation != incarnation)
+            catch (Exception failure) when (session.Incarnation != incarnation && failure is IStraitFailure told &&
+                (told.Kind == ErrorKind.InvalidArgument || told.Kind == ErrorKind.Unauthenticated))
             {
-                // If another session answers, an unknown cursor isn't the caller's mistake.
+                // The session has ended, or another one doesn't know the cursor. Neither is the caller's mistake.
                 throw Errors.Of(ErrorKind.Unavailable, "the gateway's session ended in the middle of the listing; list anew", path);
             }
         }

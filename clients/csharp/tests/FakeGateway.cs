@@ -43,10 +43,19 @@ namespace StraitFs
         {
             lock (gate)
             {
-                incarnation++;
-                handles.Clear();
+                EndSessions();
                 foreach (var connection in connections) End(connection);
                 connections.Clear();
+            }
+        }
+
+        /// <summary>As after an idle time: the connections stay.</summary>
+        internal void EndSessions()
+        {
+            lock (gate)
+            {
+                incarnation++;
+                handles.Clear();
             }
         }
 
@@ -87,6 +96,7 @@ namespace StraitFs
 
         private void Serve(Socket connection)
         {
+            var attached = 0L;
             try
             {
                 for (;;)
@@ -101,7 +111,8 @@ namespace StraitFs
                     {
                         requests.Add(method);
                         if (method == Silent) continue;
-                        answer = Framed(method, number, request);
+                        if (method == "openSession") attached = incarnation;
+                        answer = Framed(method, number, request, attached);
                     }
                     connection.Send(answer);
                 }
@@ -114,13 +125,14 @@ namespace StraitFs
         }
 
         /// <summary>A request's encoding, with the type of a reply, and the field for a result.</summary>
-        private byte[] Framed(string method, int number, Fields request)
+        private byte[] Framed(string method, int number, Fields request, long attached)
         {
             const int LengthAt = 3, TypeAt = 7, FieldAt = 18;
             var isError = false;
             Fields reply;
             try
             {
+                if (attached != incarnation) throw Errors.Of(ErrorKind.Unauthenticated, "the session has ended");
                 reply = Answer(method, request);
             }
             catch (StraitArgumentException failure)

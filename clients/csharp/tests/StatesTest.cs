@@ -1,3 +1,4 @@
+using System;
 using System.Linq;
 using System.Text;
 
@@ -35,14 +36,20 @@ namespace StraitFs
         {
             using (var gateway = new FakeGateway())
             using (var client = StraitClient.Connect(gateway.Address))
-            using (var entries = client.List("/directory").GetEnumerator())
             {
-                Tests.Equal(true, entries.MoveNext());
-                Tests.Equal(true, entries.MoveNext());
-                gateway.Restart();
-                var message = Tests.Fails(ErrorKind.Unavailable, () => entries.MoveNext());
-                Tests.Contains("list anew", message);
-                Tests.Contains("/directory", message);
+                foreach (var end in new Action[] { gateway.Restart, gateway.EndSessions })
+                {
+                    using (var entries = client.List("/directory").GetEnumerator())
+                    {
+                        Tests.Equal(true, entries.MoveNext());
+                        Tests.Equal(true, entries.MoveNext());
+                        end();
+                        var message = Tests.Fails(ErrorKind.Unavailable, () => entries.MoveNext());
+                        Tests.Contains("list anew", message);
+                        Tests.Contains("/directory", message);
+                    }
+                }
+                Tests.Equal("/a", client.List("/directory").First().Path);
             }
         }
 
