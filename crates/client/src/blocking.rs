@@ -230,9 +230,7 @@ impl Reader {
     /// # Errors
     /// Those of [`FileReader::read_at`](crate::FileReader::read_at).
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let bytes = self.background.wait(self.stream.read_at(offset, into.len()))?;
-        into[..bytes.len()].copy_from_slice(&bytes);
-        Ok(bytes.len())
+        self.background.wait(self.stream.read_into(into, offset))
     }
 }
 

@@ -42,6 +42,9 @@ const FURTHER_PATIENCE: Duration = Duration::from_secs(1);
 /// together, so that the operation makes its last attempt.
 const RETURN_WITHIN: Duration = Duration::from_secs(7);
 
+/// Most handles to remember without a connection. A gateway bounds a session's open files, too.
+const MAX_UNRELEASED: usize = 1024;
+
 /// The attempted operation, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
@@ -89,6 +92,8 @@ pub(super) struct Session {
     renewal: Mutex<Renewal>,
     /// The session's latest incarnation.
     incarnation: AtomicI64,
+    /// Handles to release with the next connection.
+    unreleased: Mutex<Vec<i64>>,
     tls: Option<Tls>,
 }
 
@@ -136,6 +141,7 @@ impl Session {
             token,
             renewal: Mutex::default(),
             incarnation: AtomicI64::new(0),
+            unreleased: Mutex::default(),
         });
         let subject = Subject { operation: "connect to", path: &session.address };
         session.by(session.limit(), subject, session.attached(Turn::Beside)).await??;
@@ -206,6 +212,7 @@ impl Session {
                 Ok(attached) => {
                     lock(&session.lanes).start(attached);
                     lock(&session.outage).is_back();
+                    session.release_rest();
                     Ok(())
                 }
                 Err(error) => {
@@ -491,10 +498,17 @@ impl Session {
         Error::new(ErrorKind::Unavailable, message).at("connect to", &self.address)
     }
 
-    /// Makes the gateway forget a handle, without waiting. A writer's flushed bytes stay. If the connection
-    /// is broken, the handle ends with the session.
+    /// Makes the gateway forget a handle, without waiting. A writer's flushed bytes stay. Without a connection,
+    /// the next one does it: the session may outlive the connection, and keep the handle's file busy.
     pub(super) fn release(&self, handle: i64) {
-        let (Some(lane), Ok(mutation)) = (lock(&self.lanes).least_used(), Mutation::new()) else { return };
+        let Some(lane) = lock(&self.lanes).least_used() else {
+            let mut unreleased = lock(&self.unreleased);
+            if unreleased.len() < MAX_UNRELEASED {
+                unreleased.push(handle);
+            }
+            return;
+        };
+        let Ok(mutation) = Mutation::new() else { return };
         let request = CloseFileRequest {
             request_id: mutation.id(),
             handle: Some(handle),
@@ -502,6 +516,12 @@ impl Session {
             ..Default::default()
         };
         lane.connection.send_unanswered::<methods::CloseFile>(&request.into());
+    }
+
+    /// Releases the handles that had no connection.
+    fn release_rest(&self) {
+        let handles = std::mem::take(&mut *lock(&self.unreleased));
+        handles.into_iter().for_each(|handle| self.release(handle));
     }
 
     /// Ends the session on the gateway.

@@ -47,6 +47,8 @@ struct Append {
     data: Bytes,
     /// None if it has to be sent (again).
     answer: Option<Answer<methods::AppendData>>,
+    /// Whether the gateway may have got it.
+    was_sent: bool,
 }
 
 impl Writer {
@@ -86,7 +88,8 @@ impl Writer {
         {
             self.settle_oldest().await?;
         }
-        let mut append = Append { mutation: Mutation::new()?, offset: self.position, data, answer: None };
+        let mut append =
+            Append { mutation: Mutation::new()?, offset: self.position, data, answer: None, was_sent: false };
         // If earlier appends couldn't be sent, this one is sent later, after them.
         let in_order = self.under_way.back().is_none_or(|last| last.answer.is_some());
         if in_order && let Some(lane) = self.lane().await {
@@ -149,7 +152,8 @@ impl Writer {
             let delay = if broken.is_silence() { None } else { retries.next(&self.session) };
             let Some(delay) = delay else {
                 let lost = self.session.lost(&broken, subject);
-                return Err(self.fail(unknown(lost, subject), subject));
+                let was_sent = self.under_way.iter().any(|append| append.was_sent);
+                return Err(self.fail(if was_sent { unknown(lost, subject) } else { lost }, subject));
             };
             sleep(delay).await;
             self.send_again().await.map_err(|error| self.fail(error, subject))?;
@@ -299,6 +303,7 @@ impl Append {
             ..Default::default()
         };
         self.answer = connection.send(&request.into(), self.data.len()).await.ok();
+        self.was_sent |= self.answer.is_some();
         // From now on, every further send is a repetition.
         self.mutation.is_retry = true;
     }

@@ -7,14 +7,22 @@
  * - ordinary files (strait_open): read anywhere, written by one writer at their end;
  * - logical files (strait_plfs_open): any number of processes write one file at once, at any offsets.
  *
- * The library takes credentials and time limits from the same environment variables as the command strait:
- * STRAIT_USER, STRAIT_PASSWORD_FILE, STRAIT_KADOOP_KEY, STRAIT_TLS_CA, STRAIT_OPERATION_TIMEOUT and so on.
- * It connects to each store once, at the first call, and keeps the connection.
+ * Nothing in a URI is decoded: %, ? and # stand for themselves. strait://HOST:PORT/@NAME/FILE names a file of the
+ * gateway's store NAME; for a first name that itself begins with @, write /@@NAME. A path is UTF-8. A listing shows
+ * other bytes of a name as private characters, and takes them back.
  *
- * A function that fails returns -1 (or NULL) and sets errno; strait_error() returns a text. All
- * functions can be called from any thread. After fork(2), a child can open files, but using the
- * parent's open files fails with EBADF in the child, and so does closing them. The library
- * installs no signal handler, and its threads block all signals.
+ * The library takes credentials and time limits from the same environment variables as the command strait:
+ * STRAIT_USER, STRAIT_PASSWORD_FILE, STRAIT_KADOOP_KEY, STRAIT_TLS_CA, STRAIT_TIMEOUT, STRAIT_OPERATION_TIMEOUT and so
+ * on. It reads them when it connects to a store, at the first call, and keeps the connection. Without
+ * STRAIT_OPERATION_TIMEOUT, a call waits as long as a gateway answers on other connections.
+ *
+ * A function that fails returns -1 (or NULL) and sets errno; strait_error() returns a text.
+ *
+ * Any thread can call any function; none may be called from a signal handler. Calls on one handle take turns, except
+ * strait_pread, which runs beside others of its kind. No thread may use a handle that another one is closing. A
+ * thread isn't cancelled (pthread_cancel) within a call. After fork(2), a child can open files, but using the
+ * parent's handles fails with EBADF in the child, and so does closing them. The library installs no signal
+ * handler, and its threads block all signals.
  */
 #ifndef STRAIT_H
 #define STRAIT_H
@@ -32,12 +40,17 @@ extern "C" {
  * the next two texts are valid until the thread's next error. */
 const char *strait_error(void);
 
-/* The kind of that error: NotFound, AlreadyExists, NotADirectory, IsADirectory, NotEmpty, PermissionDenied,
- * Unauthenticated, InvalidArgument, Unsupported, Busy, NoSpace, TimedOut, Unavailable, Corrupt, OutcomeUnknown or
- * Internal. Each kind has an errno of its own. */
+/* The kind of that error, which decides errno:
+ *
+ *   NotFound ENOENT, AlreadyExists EEXIST, NotADirectory ENOTDIR, IsADirectory EISDIR, NotEmpty ENOTEMPTY,
+ *   PermissionDenied EACCES, Unauthenticated ENOKEY, Unsupported ENOTSUP, Busy EBUSY, NoSpace ENOSPC,
+ *   TimedOut ETIMEDOUT, Unavailable EHOSTUNREACH, Corrupt EBADMSG, Internal EIO;
+ *   OutcomeUnknown ECONNABORTED: the connection broke, and the change may have been made, or not;
+ *   InvalidArgument EINVAL; EBADF if a handle is another process's or open for the other direction, and EXDEV if
+ *   two paths lie in different stores. */
 const char *strait_error_kind(void);
 
-/* The path of that error; empty if it has none. */
+/* The path of that error, or the address that can't be reached; empty if it has none. */
 const char *strait_error_path(void);
 
 /* ---- Ordinary files ---- */
@@ -48,7 +61,8 @@ typedef struct strait_file strait_file;
 /* As a mode: the store's default. */
 #define STRAIT_DEFAULT_MODE ((mode_t)-1)
 
-/* Opens a file. flags:
+/* Opens a file. While a writer has the file open, a second one gets EBUSY: try again later. A process that ends
+ * without strait_close keeps its file busy for about half a minute. flags:
  *
  *   O_RDONLY                        to read
  *   O_WRONLY | O_CREAT | O_EXCL     a new file, and its missing parent directories
@@ -68,7 +82,7 @@ ssize_t strait_read(strait_file *file, void *bytes, size_t n);
 ssize_t strait_pread(strait_file *file, void *bytes, size_t n, off_t offset);
 
 /* Moves the position of strait_read as lseek(2) does: whence is SEEK_SET, SEEK_CUR or SEEK_END. Returns the new
- * position. */
+ * position, at most 2^63 - 1. */
 off_t strait_seek(strait_file *file, off_t offset, int whence);
 
 /* Writes n bytes at the end. Returns how many the library accepted: fewer than n only after an error, which the
@@ -110,10 +124,11 @@ int strait_stat(const char *uri, struct strait_status *status);
 /* A directory's entries. */
 typedef struct strait_listing strait_listing;
 
-/* Begins to list a directory. The entries come in the store's order. */
+/* Begins to list a directory. The entries come in the store's order. A file is listed as its own entry. */
 strait_listing *strait_list(const char *uri);
 
-/* The next entry: returns 1, or 0 at the end. *name is valid until the next call; name and status may be NULL. */
+/* The next entry: returns 1, 0 at the end, or -1 after an error, which then comes from each further call. *name is
+ * valid until the next call; name and status may be NULL. */
 int strait_list_next(strait_listing *listing, const char **name, struct strait_status *status);
 
 /* Frees a listing. */
@@ -131,6 +146,7 @@ int strait_remove(const char *uri, int recursive);
 /* Shortens a file. */
 int strait_truncate(const char *uri, off_t length);
 
+/* Sets the permission bits; others are ignored. */
 int strait_chmod(const char *uri, mode_t mode);
 
 /* By the store's names; NULL leaves one as it is. */
@@ -143,11 +159,15 @@ int strait_set_replication(const char *uri, int replicas);
 
 /* ---- Copies ---- */
 
-/* Copies a local file to a store. If the URI names a directory, the copy lies in it, under the local name. The
- * copy gets its name when it is complete. replace: also in place of an existing file. */
+/* Copies a local file, with its permission bits, to a store, and makes missing parent directories. If the URI names
+ * a directory, the copy lies in it, under the local name. The copy gets its name when it is complete. replace: also
+ * in place of an existing file. Until then, it is a file .strait-put-NUMBER in the same directory; the error names
+ * it if it may remain. */
 int strait_put(const char *local, const char *uri, int replace);
 
-/* Copies a file of a store to a local file, which gets its name when it is complete. replace: as above. */
+/* Copies a file of a store, with its permission bits minus the umask, to a local file or into a local directory. The
+ * copy gets its name when it is complete. replace: also in place of an existing regular file; anything else, such as
+ * a symbolic link, stays. */
 int strait_get(const char *uri, const char *local, int replace);
 
 /* ---- What a store knows ---- */

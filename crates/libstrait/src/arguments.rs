@@ -1,24 +1,39 @@
 //! What C programs pass: texts, buffers, numbers and handles.
 
 use nix::libc::{c_char, c_int, c_void, off_t, size_t};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use strait_store::{Error, ErrorKind, Result, fail};
 
 /// Most bytes of one read or write: the limit of a slice.
 const MAX_BYTES: size_t = isize::MAX as size_t;
 
-/// A caller's string: a URI or a local path.
+/// A caller's string: a URI or a name.
 ///
 /// # Safety
 /// `text` is null, or ends with a zero byte.
 pub unsafe fn text<'c>(text: *const c_char) -> Result<&'c str> {
     if text.is_null() {
-        return fail(ErrorKind::InvalidArgument, "a text is a null pointer");
+        return fail(ErrorKind::InvalidArgument, "the URI is a null pointer");
     }
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
-    let wrong = |_| Error::new(ErrorKind::InvalidArgument, "a text isn't UTF-8; escape other bytes of a URI");
+    let wrong =
+        |_| Error::new(ErrorKind::InvalidArgument, "the URI isn't UTF-8, so it names no file of a store");
     text.to_str().map_err(wrong)
+}
+
+/// A caller's path on this host.
+///
+/// # Safety
+/// `path` is null, or ends with a zero byte.
+pub unsafe fn local_path<'c>(path: *const c_char) -> Result<&'c Path> {
+    if path.is_null() {
+        return fail(ErrorKind::InvalidArgument, "the local path is a null pointer");
+    }
+    // SAFETY: the caller's promise.
+    Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())))
 }
 
 /// What a caller's handle points to.

@@ -1,13 +1,14 @@
 //! The functions for files and directories of any store.
 
-use crate::arguments::{buffer_of, bytes_of, give, pointed, text, unsigned};
+use crate::arguments::{buffer_of, bytes_of, give, local_path, pointed, text, unsigned};
 use crate::failure::reported;
 use crate::paths::{self, Listing};
-use crate::process;
-use crate::streams::{DEFAULT_MODE, Stream};
+use crate::streams::{Stream, permission};
+use crate::{copies, process};
 use nix::libc::{
     S_IFDIR, S_IFREG, SEEK_CUR, SEEK_END, SEEK_SET, c_char, c_int, c_void, mode_t, off_t, size_t, ssize_t,
 };
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::io::SeekFrom;
 use std::sync::{Mutex, PoisonError};
@@ -28,17 +29,39 @@ pub struct strait_status {
     replication: u32,
 }
 
+/// Numbers of users and groups on this host, so that a listing looks each of them up once.
+#[derive(Default)]
+struct Numbers {
+    users: HashMap<String, u32>,
+    groups: HashMap<String, u32>,
+}
+
+impl Numbers {
+    fn of(&mut self, found: &FileStatus) -> (u32, u32) {
+        let look_up = |known: &mut HashMap<String, u32>, name: &String, number: fn(&str) -> u32| {
+            known.get(name).copied().unwrap_or_else(|| *known.entry(name.clone()).or_insert(number(name)))
+        };
+        let user = look_up(&mut self.users, &found.owner, process::user_id);
+        (user, look_up(&mut self.groups, &found.group, process::group_id))
+    }
+}
+
 impl strait_status {
     /// The status as C programs get it.
     pub fn of(found: &FileStatus) -> Self {
+        Self::with(found, &mut Numbers::default())
+    }
+
+    fn with(found: &FileStatus, numbers: &mut Numbers) -> Self {
+        let (uid, gid) = numbers.of(found);
         let file_type = if found.is_directory() { S_IFDIR } else { S_IFREG };
         Self {
             size: found.length,
             modified_ms: found.modified_ms,
             accessed_ms: found.accessed_ms,
             mode: file_type | found.permission,
-            uid: process::user_id(&found.owner),
-            gid: process::group_id(&found.group),
+            uid,
+            gid,
             replication: found.replication.into(),
         }
     }
@@ -189,8 +212,8 @@ pub unsafe extern "C" fn strait_stat(uri: *const c_char, status: *mut strait_sta
 /// See strait.h.
 pub struct strait_listing {
     listing: Listing,
-    /// The latest entry's name, which the caller may read until the next call.
-    name: Mutex<CString>,
+    /// The latest entry's name, which the caller may read until the next call; and the numbers of owners.
+    latest: Mutex<(CString, Numbers)>,
 }
 
 /// See strait.h.
@@ -202,7 +225,7 @@ pub unsafe extern "C" fn strait_list(uri: *const c_char) -> *mut strait_listing 
     reported(std::ptr::null_mut(), || {
         // SAFETY: the caller's promise.
         let listing = Listing::begin(unsafe { text(uri)? })?;
-        Ok(Box::into_raw(Box::new(strait_listing { listing, name: Mutex::default() })))
+        Ok(Box::into_raw(Box::new(strait_listing { listing, latest: Mutex::default() })))
     })
 }
 
@@ -220,7 +243,8 @@ pub unsafe extern "C" fn strait_list_next(
         // SAFETY: the caller's promise.
         let listing = unsafe { pointed(listing)? };
         let Some(entry) = listing.listing.next()? else { return Ok(0) };
-        let mut kept = listing.name.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = listing.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (kept, numbers) = &mut *latest;
         *kept = CString::new(entry.name()).unwrap_or_default();
         // SAFETY: the caller's promise.
         unsafe {
@@ -228,7 +252,7 @@ pub unsafe extern "C" fn strait_list_next(
                 name.write(kept.as_ptr());
             }
             if !status.is_null() {
-                status.write(strait_status::of(&entry));
+                status.write(strait_status::with(&entry, numbers));
             }
         }
         Ok(1)
@@ -256,9 +280,8 @@ pub unsafe extern "C" fn strait_list_end(listing: *mut strait_listing) {
 /// `uri` ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_mkdirs(uri: *const c_char, mode: mode_t) -> c_int {
-    let permission = (mode != DEFAULT_MODE).then_some(mode & 0o7777);
     // SAFETY: the caller's promise.
-    reported(-1, || paths::mkdirs(unsafe { text(uri)? }, permission).map(|()| 0))
+    reported(-1, || paths::mkdirs(unsafe { text(uri)? }, permission(mode)).map(|()| 0))
 }
 
 /// See strait.h.
@@ -298,7 +321,7 @@ pub unsafe extern "C" fn strait_truncate(uri: *const c_char, length: off_t) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_chmod(uri: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { set(uri, SetAttributes { permission: Some(mode), ..SetAttributes::default() }) }
+    unsafe { set(uri, SetAttributes { permission: Some(mode & 0o7777), ..SetAttributes::default() }) }
 }
 
 /// See strait.h.
@@ -371,7 +394,9 @@ unsafe fn set(uri: *const c_char, set: SetAttributes) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_put(local: *const c_char, uri: *const c_char, replace: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    reported(-1, || paths::put(unsafe { text(local)? }, unsafe { text(uri)? }, replace != 0).map(|()| 0))
+    reported(-1, || {
+        copies::put(unsafe { local_path(local)? }, unsafe { text(uri)? }, replace != 0).map(|()| 0)
+    })
 }
 
 /// See strait.h.
@@ -381,7 +406,9 @@ pub unsafe extern "C" fn strait_put(local: *const c_char, uri: *const c_char, re
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_get(uri: *const c_char, local: *const c_char, replace: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    reported(-1, || paths::get(unsafe { text(uri)? }, unsafe { text(local)? }, replace != 0).map(|()| 0))
+    reported(-1, || {
+        copies::get(unsafe { text(uri)? }, unsafe { local_path(local)? }, replace != 0).map(|()| 0)
+    })
 }
 
 /// See strait.h.
@@ -445,10 +472,13 @@ pub unsafe extern "C" fn strait_locate_next(blocks: *mut strait_blocks, block: *
 /// `blocks` is null, or comes from `strait_locate` and isn't used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_locate_end(blocks: *mut strait_blocks) {
-    if !blocks.is_null() {
-        // SAFETY: the caller's promise; strait_locate made the box.
-        drop(unsafe { Box::from_raw(blocks) });
-    }
+    reported((), || {
+        if !blocks.is_null() {
+            // SAFETY: the caller's promise; strait_locate made the box.
+            drop(unsafe { Box::from_raw(blocks) });
+        }
+        Ok(())
+    });
 }
 
 /// Bytes of the arrays in [`strait_checksum`], enough for the stores' names and SHA-512.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   C program ─┬─ c_files.rs ─┬─ streams.rs (an open file)    ─── strait-client's streams ─┬─ a store
-//!              │              └─ paths.rs (operations on paths) ───────────────────────────┤
+//!              │              └─ paths.rs, copies.rs           ────────────────────────────┤
 //!              └─ c_plfs.rs ──── plfs.rs (a logical file)     ─── strait-plfs ─────────────┘
 //!                 arguments.rs, failure.rs                    process.rs (state of one process)
 //! ```
@@ -16,6 +16,7 @@
 mod arguments;
 mod c_files;
 mod c_plfs;
+mod copies;
 mod failure;
 mod paths;
 mod plfs;

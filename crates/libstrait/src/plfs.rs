@@ -1,6 +1,7 @@
 //! The operations on logical files, and an open logical file.
 
 use crate::process::{Place, Process};
+use crate::streams::permission;
 use bytes::Bytes;
 use nix::libc::{O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_int, mode_t};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,8 +69,7 @@ impl File {
             _ => return fail(ErrorKind::InvalidArgument, "the flags need O_RDONLY, O_WRONLY or O_RDWR"),
         };
         let place = Place::of(uri)?;
-        let permission = (flags & O_CREAT != 0).then_some(mode & 0o7777);
-        let container = place.process.wait(find(&place, flags, permission))?;
+        let container = place.process.wait(find(&place, flags, permission(mode)))?;
         let Place { process, path, .. } = place;
         let writer =
             writable.then(|| Mutex::new(Written { writer: container.writer(rank), unsynced: false }));
@@ -189,10 +189,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Opens the logical file. With O_CREAT, creates it if it doesn't exist.
 async fn find(place: &Place, flags: c_int, permission: Option<u32>) -> Result<Container> {
-    let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
+    let create = flags & O_CREAT != 0;
+    let exclusive = create && flags & O_EXCL != 0;
     if !exclusive {
         match opened(place).await {
-            Err(error) if error.kind() == ErrorKind::NotFound && permission.is_some() => {}
+            Err(error) if error.kind() == ErrorKind::NotFound && create => {}
             found => return found,
         }
     }

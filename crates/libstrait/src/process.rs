@@ -1,11 +1,12 @@
 //! The state of one process: a runtime, and the open stores.
 
+use crate::failure::{Cause, because};
 use std::collections::HashMap;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::process::PerProcess;
-use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StorePath, StoreUri, callers, fail};
+use strait_store::{Error, ErrorKind, FileSystem, Principal, Result, StorePath, StoreUri, callers};
 use strait_store_any::OpenOptions;
 use tokio::runtime::{Builder, Runtime};
 
@@ -17,6 +18,8 @@ const THREADS: usize = 2;
 pub struct Process {
     runtime: Runtime,
     stores: Mutex<HashMap<String, Arc<dyn FileSystem>>>,
+    /// The latest effective user, by its number: a look-up can be a request to another host.
+    user: Mutex<Option<(nix::unistd::Uid, Principal)>>,
 }
 
 static CURRENT: PerProcess<Process> = PerProcess::new();
@@ -35,16 +38,28 @@ impl Process {
             .on_thread_start(callers::leave_signals_to_the_program)
             .build();
         let failed = |error| Error::new(ErrorKind::Busy, "the process can't start threads").caused_by(error);
-        Ok(Self { runtime: runtime.map_err(failed)?, stores: Mutex::default() })
+        Ok(Self { runtime: runtime.map_err(failed)?, stores: Mutex::default(), user: Mutex::default() })
     }
 
     /// Fails if another process made this state.
     pub fn check(&self) -> Result<()> {
-        if self.is_current() { Ok(()) } else { fail(ErrorKind::InvalidArgument, OF_A_PARENT) }
+        if self.is_current() { Ok(()) } else { Err(because(Cause::BadHandle, OF_A_PARENT)) }
     }
 
     fn is_current(&self) -> bool {
         CURRENT.get().is_some_and(|current| std::ptr::eq(current, self))
+    }
+
+    /// The user of this process, for stores that trust the name that a client gives.
+    fn user(&self) -> Principal {
+        let id = nix::unistd::geteuid();
+        let mut known = self.user.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, user)) = known.as_ref().filter(|(known, _)| *known == id) {
+            return user.clone();
+        }
+        let named = nix::unistd::User::from_uid(id).ok().flatten();
+        let user = Principal::new(&named.map_or_else(|| id.to_string(), |user| user.name));
+        known.insert((id, user)).1.clone()
     }
 
     /// Runs `work` to its end. Works also in a thread that is ending.
@@ -72,11 +87,6 @@ impl Process {
 
 /// The error message if a process uses a handle that another process opened.
 const OF_A_PARENT: &str = "the parent process opened it; open it again in this process";
-
-/// Whether the error says that the parent process opened the handle.
-pub fn is_of_a_parent(error: &Error) -> bool {
-    error.message() == OF_A_PARENT
-}
 
 /// What a handle stands for. Only the process that opened it can use and drop it.
 pub struct Owned<T: Send> {
@@ -125,7 +135,7 @@ impl Place {
         let (source, target) = (uri(from)?, uri(to)?);
         if source.store() != target.store() {
             let message = format!("both must be in one store; this one is in {}", source.store());
-            return Err(Error::new(ErrorKind::InvalidArgument, message).at(operation, to));
+            return Err(because(Cause::TwoStores, message).at(operation, to));
         }
         Ok((Self::at(&source)?, target.path().clone()))
     }
@@ -133,20 +143,13 @@ impl Place {
     fn at(uri: &StoreUri) -> Result<Self> {
         let process = current()?;
         let fs = process.wait(process.store(uri))?;
-        Ok(Self { process, fs, who: user(), path: uri.path().clone() })
+        Ok(Self { process, fs, who: process.user(), path: uri.path().clone() })
     }
 }
 
 /// Parses a URI. If it names no namenode, Hadoop's configuration does.
 fn uri(text: &str) -> Result<StoreUri> {
     strait_store_any::with_host(StoreUri::parse(text)?, None)
-}
-
-/// The user of this process, for stores that trust the name that a client gives.
-fn user() -> Principal {
-    let id = nix::unistd::geteuid();
-    let named = nix::unistd::User::from_uid(id).ok().flatten();
-    Principal::new(&named.map_or_else(|| id.to_string(), |user| user.name))
 }
 
 /// The number of users and groups that this host doesn't know, as in NFS.

@@ -1,7 +1,11 @@
 //! An open file: a stream to read, or to write at its end.
 
+use crate::failure::{Cause, because};
 use crate::process::{Owned, Place, Process};
-use nix::libc::{O_ACCMODE, O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY, c_int, mode_t};
+use nix::libc::{
+    O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_EXCL, O_LARGEFILE, O_NOCTTY, O_RDONLY, O_TRUNC, O_WRONLY,
+    c_int, mode_t,
+};
 use std::future::Future;
 use std::io::{self, SeekFrom};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -9,8 +13,16 @@ use strait_client::stream::{Reader, Writer};
 use strait_store::{CreateOptions, Error, ErrorKind, Result, StorePath, fail};
 use tokio::io::{AsyncBufReadExt, AsyncSeekExt, AsyncWriteExt};
 
+/// Flags of open(2) that make no difference here.
+const HARMLESS: c_int = O_CLOEXEC | O_NOCTTY | O_LARGEFILE;
+
 /// `STRAIT_DEFAULT_MODE` of strait.h.
 pub const DEFAULT_MODE: mode_t = mode_t::MAX;
+
+/// The permission bits of a mode; None for the store's default.
+pub fn permission(mode: mode_t) -> Option<u32> {
+    (mode != DEFAULT_MODE).then_some(mode & 0o7777)
+}
 
 /// An open file.
 pub struct Stream {
@@ -34,6 +46,12 @@ enum Wish {
 impl Wish {
     fn of(flags: c_int) -> Result<Self> {
         let has = |flag| flags & flag != 0;
+        if has(!(O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | HARMLESS)) {
+            return fail(
+                ErrorKind::InvalidArgument,
+                "the flags contain one that files of a store don't have",
+            );
+        }
         match flags & O_ACCMODE {
             O_RDONLY if !has(O_CREAT | O_TRUNC | O_APPEND) => Ok(Self::Read),
             O_WRONLY if has(O_APPEND) && !has(O_TRUNC | O_EXCL) => Ok(Self::Append { create: has(O_CREAT) }),
@@ -51,17 +69,16 @@ impl Wish {
 impl Stream {
     /// Opens a file. Flags and mode are those of strait.h.
     pub fn open(uri: &str, flags: c_int, mode: mode_t) -> Result<Self> {
+        let wish = Wish::of(flags).map_err(|error| error.at("open", uri))?;
         let place = Place::of(uri)?;
-        let permission = (mode != DEFAULT_MODE).then_some(mode & 0o7777);
-        let wish = Wish::of(flags).map_err(|error| error.at("open", &place.path))?;
+        let permission = permission(mode);
         let kind = place.process.wait(opened(&place, wish, permission))?;
         Ok(Self { path: place.path.to_string(), owned: Owned::new(place.process, kind) })
     }
 
     /// Creates a file at another path of the place's store.
-    pub fn create(place: &Place, path: &StorePath) -> Result<Self> {
-        let options = CreateOptions::default();
-        let writer = place.process.wait(place.fs.create(&place.who, path, &options))?;
+    pub fn create(place: &Place, path: &StorePath, options: &CreateOptions) -> Result<Self> {
+        let writer = place.process.wait(place.fs.create(&place.who, path, options))?;
         let kind = Kind::Write(Mutex::new(Writer::named(writer, path.as_ref())));
         Ok(Self { path: path.to_string(), owned: Owned::new(place.process, kind) })
     }
@@ -94,15 +111,22 @@ impl Stream {
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
         let (process, reader) = self.reader("read")?;
         let reader = reader.read().unwrap_or_else(PoisonError::into_inner);
-        let bytes = process.wait(reader.read_at(offset, into.len()))?;
-        into[..bytes.len()].copy_from_slice(&bytes);
-        Ok(bytes.len())
+        Ok(process.wait(reader.read_into(into, offset))?)
     }
 
     /// Moves the position of the next read.
     pub fn seek(&self, to: SeekFrom) -> Result<u64> {
         let (process, reader) = self.reader("seek")?;
         let mut reader = reader.write().unwrap_or_else(PoisonError::into_inner);
+        let (base, by) = match to {
+            SeekFrom::Start(offset) => (offset, 0),
+            SeekFrom::End(by) => (reader.length(), by),
+            SeekFrom::Current(by) => (reader.position(), by),
+        };
+        // C's offsets have a sign.
+        if base.checked_add_signed(by).is_some_and(|offset| offset > i64::MAX as u64) {
+            return self.refuse("seek", "the offset would be above 2^63 - 1");
+        }
         Ok(process.wait(reader.seek(to))?)
     }
 
@@ -167,15 +191,19 @@ impl Stream {
     fn reader(&self, operation: &'static str) -> Result<(&'static Process, &RwLock<Reader>)> {
         match self.kind()? {
             (process, Kind::Read(reader)) => Ok((process, reader)),
-            (_, Kind::Write(_)) => self.refuse(operation, "the file is open for writing only"),
+            (_, Kind::Write(_)) => self.wrong_way(operation, "the file is open for writing only"),
         }
     }
 
     fn writer(&self, operation: &'static str) -> Result<(&'static Process, MutexGuard<'_, Writer>)> {
         match self.kind()? {
             (process, Kind::Write(writer)) => Ok((process, locked(writer))),
-            (_, Kind::Read(_)) => self.refuse(operation, "the file is open for reading only"),
+            (_, Kind::Read(_)) => self.wrong_way(operation, "the file is open for reading only"),
         }
+    }
+
+    fn wrong_way<T>(&self, operation: &'static str, message: &'static str) -> Result<T> {
+        Err(because(Cause::BadHandle, message).at(operation, &self.path))
     }
 
     fn refuse<T>(&self, operation: &'static str, message: &'static str) -> Result<T> {

@@ -53,6 +53,19 @@ fn forked_writers_make_one_file() {
 }
 
 #[test]
+fn ordinary_files_follow_the_header() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, local) = (dir.path().join("store"), dir.path().join("local"));
+    std::fs::create_dir(&store).unwrap();
+    std::fs::create_dir(&local).unwrap();
+    run(program(&compiled("files", dir.path())).arg(format!("file://{}", store.display())).arg(&local));
+    let left = |directory| std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    for directory in [&store, &store.join("in"), &local] {
+        assert!(left(directory).all(|name| !name.to_string_lossy().starts_with(".strait-")), "{directory:?}");
+    }
+}
+
+#[test]
 fn a_uri_loads_no_library_that_the_environment_doesnt_list() {
     let dir = tempfile::tempdir().unwrap();
     let (library, other) = (dir.path().join("loaded.so"), dir.path().join("other.so"));

@@ -120,17 +120,34 @@ impl Reader {
         if range.end - range.start <= PIECE_BYTES as u64 {
             return Ok(self.file.read_at(range.start, (range.end - range.start) as usize).await?);
         }
-        let pieces = range.step_by(PIECE_BYTES).map(|start| {
+        let mut all = BytesMut::zeroed((end - offset) as usize);
+        let bytes = self.read_into(&mut all, offset).await?;
+        all.truncate(bytes);
+        Ok(all.freeze())
+    }
+
+    /// Reads from `offset` until `into` is full or the file ends, and returns the number of bytes. Otherwise as
+    /// [`Reader::read_at`].
+    ///
+    /// # Errors
+    /// Those of [`FileReader::read_at`].
+    pub async fn read_into(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let end = self.length().min(offset.saturating_add(into.len() as u64));
+        let pieces = (offset.min(end)..end).step_by(PIECE_BYTES).map(|start| {
             let bytes = (end - start).min(PIECE_BYTES as u64) as usize;
             let file = self.file.clone();
-            async move { file.read_at(start, bytes).await }
+            async move { file.read_at(start, bytes).await.map(|piece| (piece, bytes)) }
         });
-        let gathered = BytesMut::with_capacity((end - offset) as usize);
-        let gathered = stream::iter(pieces).buffered(REQUESTS).try_fold(gathered, async |mut all, piece| {
-            all.extend_from_slice(&piece);
-            Ok(all)
-        });
-        Ok(gathered.await?.freeze())
+        let (mut arriving, mut done) = (stream::iter(pieces).buffered(REQUESTS), 0);
+        while let Some((piece, asked)) = arriving.try_next().await? {
+            into[done..done + piece.len()].copy_from_slice(&piece);
+            done += piece.len();
+            // The file is shorter now.
+            if piece.len() < asked {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     /// The bytes that have arrived, from the position on. A program without tokio needn't wait for them.
