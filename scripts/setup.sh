@@ -8,7 +8,7 @@
 #   node    Node, which is only looked for, and the client's compiler in clients/node/node_modules
 #   test    run + power + go + node + Java, Maven, pytest, CMake, rpcgen and libtirpc, Thrift's compiler and C++ runtime, curl, wget and aria2
 #   languages  browser + Ruby, Perl, PHP and Erlang with Thrift's runtimes, Haskell, Objective-C, OCaml, Smalltalk, C#, and libraries above fsspec
-#   browser test + Chromium, for pages that call a gateway
+#   browser test + Chromium and Firefox, for pages that call a gateway
 #   check   run + shellcheck, rustfmt, clippy, pytest, ruff, mypy
 #   lint    check + go + cargo-deny, clang-format
 #   fuzz    build + a C++ compiler for libFuzzer
@@ -133,6 +133,7 @@ setup_gluster() {
 
 setup_browser() {
     need chromium have chromium
+    need firefox-esr have firefox-esr
     install_packages
     setup_test
 }

@@ -84,7 +84,7 @@ story() {
 }
 
 # client NAME: a client with a driver of the shared cases, and the code of its page against the installed package.
-# clients/NAME/test.sh has these, each with the prefix NAME_:
+# clients/NAME/test.sh has these, each with the prefix NAME_; it may set `clients` to further names that have them too:
 #   language, wire   its row in the table
 #   options          of tests/languages/shared_cases.py
 #   driver           the driver's command, once `build` has run
@@ -214,10 +214,14 @@ built Objective-C "framed binary" "$calls"
 built OCaml "framed binary" "$calls"
 story Smalltalk REST "a file, typed errors" smalltalk_story
 for script in clients/*/test.sh; do
+    name=$(basename "$(dirname "$script")")
+    clients=("$name")
     # shellcheck source=/dev/null # each is checked by itself
     source "$script"
-    name=$(basename "$(dirname "$script")")
-    ! wanted "$name" || client "$name"
+    wanted "$name" || continue
+    for name in "${clients[@]}"; do
+        client "$name"
+    done
 done
 if wanted story-fsspec; then
     python_package

@@ -1,32 +1,24 @@
-"""browser_driver.py PORT ROOT PAGE: a page of PORT in headless Chromium, as a driver (driver.py).
+"""browser_driver.py BROWSER PORT ROOT PAGE: a page of PORT in a browser without a screen, as a driver (driver.py).
 
 Serves the files below ROOT, and shows PAGE of them. Answers /next from standard input, and writes to standard output
 the bodies sent to /answer. With `--wait`, instead waits for the page's answer, and prints it."""
 
 import contextlib
 import queue
-import subprocess
 import sys
-import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "testkit"))
+
+import browsers
 import driver
 
 TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8"}
 SECONDS = 300
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--remote-debugging-port=0",  # else it ends at once
-]
 
 
 class Pages(BaseHTTPRequestHandler):
@@ -80,28 +72,18 @@ def relay(source: BinaryIO, target: BinaryIO) -> None:
         target.flush()
 
 
-def main(port: str, root: str, page: str, *options: str) -> int:
+def main(browser: str, port: str, root: str, page: str, *options: str) -> int:
     Pages.root = Path(root).resolve()
     server = ThreadingHTTPServer(("127.0.0.1", int(port)), Pages)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        url = f"http://127.0.0.1:{port}/{page}"
-        browser = subprocess.Popen(
-            ["chromium", *FLAGS, f"--user-data-dir={profile}", url],
-            stdout=sys.stderr,
-            stderr=sys.stderr,
-        )
-        try:
-            if options == ("--wait",):
-                answer = Pages.answered.get(timeout=SECONDS).decode()
-                print(answer)
-                return answer != "done"
-            relay(sys.stdin.buffer, sys.stdout.buffer)
-            return 0
-        finally:
-            browser.terminate()
-            browser.wait(30)
+    with browsers.page(browser, f"http://127.0.0.1:{port}/{page}"):
+        if options == ("--wait",):
+            answer = Pages.answered.get(timeout=SECONDS).decode()
+            print(answer)
+            return answer != "done"
+        relay(sys.stdin.buffer, sys.stdout.buffer)
+        return 0
 
 
 if __name__ == "__main__":
