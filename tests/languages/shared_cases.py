@@ -1,10 +1,12 @@
 """The shared cases, the URIs and faults, through a client in any language (driver.py).
 
-shared_cases.py [--no-requests] [--no-uris] [--no-restarts] [--cancels] [--repeats] [--attempts=N] HOST:PORT STORE IDL.json COMMAND...
+shared_cases.py [OPTION...] HOST:PORT STORE IDL.json COMMAND...
 
-IDL.json is what `thrift --gen json` writes; nobody reads it if there are no requests. The last line of the output counts cases that ran, and those
-that were skipped for a missing capability. `--no-requests` skips cases with requests below the client, for
-a client over a library that runs them by itself; `--no-uris` skips the URIs, for the same reason. `--cancels`: the driver can cancel a call that waits.
+IDL.json is what `thrift --gen json` writes; nobody reads it if there are no requests. The last line of the
+output counts cases that ran, and those that were skipped for a missing capability. The options:
+`--no-requests` skips cases with requests below the client, for a client over a library that runs them by
+itself; `--no-uris` skips the URIs, for the same reason.
+`--cancels`: the driver can cancel a call that waits.
 `--repeats`: what is below the client may repeat a request, as browsers do on a used connection.
 `--no-restarts`: without gateways of this program's own, which pages can't reach.
 `--attempts`: how often the client tries, if not as often as docs/client-protocol.md says.
@@ -39,6 +41,8 @@ TIMEOUT_MS = 1500
 SILENCE_LIMIT_S = 10
 # Six attempts with pauses of 1.6 to 3.1 s, and time for a busy machine.
 GONE_LIMIT_S = 15
+# docs/client-protocol.md
+ATTEMPTS = 6
 # A connection passes on so many bytes each way, then it is cut: within frames, at other places each time.
 CUT_AFTER = (1_700_001, 2_000_003, 1_900_027)
 # Firefox sends a preflight ten times, which would hide how often the client sends its request.
@@ -298,6 +302,18 @@ def check_deadlines(call: driver.Driver, port: int) -> None:
         assert 0 < ms <= 50_000, f"{ms} ms: {request!r}"
 
 
+def check_preflights(call: driver.Driver, port: int) -> None:
+    """A browser asks the gateway once for a login and once for all requests after it, not before each."""
+    proxy = Recorder(port)
+    client = driver.Client(call, "preflights", f"127.0.0.1:{proxy.port}")
+    for _ in range(5):
+        client.exists("/missing")
+    client.close()
+    proxy.close()
+    preflights = proxy.requests.count(b"OPTIONS ")
+    assert preflights <= 2, f"{preflights} preflights"
+
+
 def check_cancellation(call: driver.Driver, port: int) -> None:
     """A cancelled call ends, long before the client's deadline."""
     proxy = faults.FaultyProxy(port)
@@ -373,6 +389,7 @@ def main(arguments: list[str]) -> int:
             check_attempts(call, port, attempts, "--repeats" in options)
             check_deadlines(call, port)
             restarted = 0 if "--no-restarts" in options else restarts.check(call)
+            check_preflights(call, port)
             if "--cancels" in options:
                 check_cancellation(call, port)
         except BaseException:

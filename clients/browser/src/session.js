@@ -106,12 +106,12 @@ export class Session {
     const late = AbortSignal.timeout(leftMs);
     const timed = { ...fields, [DEADLINE_MS]: [I32, leftMs] };
     try {
+      // No `cache: "no-store"`: it would keep browsers from remembering the preflight, which then goes before each request.
       const answer = await fetch(this.url, {
         method: "POST",
         body: request(method, number, timed),
         headers,
         signal: late,
-        cache: "no-store",
         credentials: "omit",
       });
       const bytes = new Uint8Array(await answer.arrayBuffer());
