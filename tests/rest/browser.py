@@ -1,6 +1,6 @@
-"""Pages in headless Chromium against a gateway that lets everybody in without a login.
+"""Pages in a browser against a gateway that lets everybody in without a login.
 
-browser.py GATEWAY_PORT PAGES_PORT REBOUND_PORT
+browser.py BROWSER GATEWAY_PORT PAGES_PORT REBOUND_PORT
 
 A page of another origin tries all ways by which a page sends requests. A page whose name was bound to
 this host's address anew tries to be of the gateway's own origin. A page of an allowed origin uses the
@@ -9,30 +9,23 @@ gateway. Each line of output is an attempt, and its outcome.
 
 import contextlib
 import json
-import re
+import queue
 import select
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
-from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-GATEWAY, PAGES, REBOUND = (int(port) for port in sys.argv[1:])
+sys.path.insert(0, str(Path(__file__).parents[1] / "testkit"))
+
+import browsers
+
+BROWSER = sys.argv[1]
+GATEWAY, PAGES, REBOUND = (int(port) for port in sys.argv[2:])
 SECONDS = 120
-# Chromium's own settings for a machine without a screen, and without its services.
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--host-resolver-rules=MAP *.example 127.0.0.1",
-    "--virtual-time-budget=15000",
-    "--dump-dom",
-]
+URL = "http://127.0.0.1:"
+REBINDER_ASKED = b"GET /rebinder "
 
 TRY = """
 const results = {};
@@ -49,10 +42,7 @@ const loads = (tag, field) => new Promise((done, fail) => {
   setTimeout(fail, 3000);
 });
 function finish() {
-  const report = document.createElement('pre');
-  report.id = 'report';
-  report.textContent = JSON.stringify(results);
-  document.body.append(report);
+  fetch(pages + '/report', {method: 'POST', mode: 'no-cors', body: JSON.stringify(results)});
 }
 """
 
@@ -155,7 +145,9 @@ main();
 
 
 class Pages(BaseHTTPRequestHandler):
-    """Serves the page that the path names."""
+    """Serves the page that the path names, and takes its report."""
+
+    reports: "queue.Queue[dict[str, str]]" = queue.Queue()
 
     def do_GET(self) -> None:
         script = {
@@ -166,8 +158,8 @@ class Pages(BaseHTTPRequestHandler):
         if script is None:
             self.send_error(404)
             return
-        gateway = f"http://127.0.0.1:{GATEWAY}"
-        page = f"<!doctype html><body><script>const gateway = '{gateway}';{script}</script></body>"
+        hosts = f"const gateway = '{URL}{GATEWAY}', pages = '{URL}{PAGES}';"
+        page = f"<!doctype html><body><script>{hosts}{script}</script></body>"
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(page)))
@@ -175,21 +167,29 @@ class Pages(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(page.encode())
 
+    def do_POST(self) -> None:
+        self.reports.put(
+            json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        )
+        self.send_response(204)
+        self.end_headers()
+
     def log_message(self, format: str, *arguments: object) -> None:
         """Nothing."""
 
 
 def rebind(listener: socket.socket) -> None:
-    """The first connection reaches the pages, all later ones the gateway: a name that changed."""
-    port = PAGES
+    """The connection that asks for the page reaches the pages, all others the gateway: a name that changed."""
     while True:
         client, _ = listener.accept()
-        server = socket.create_connection(("127.0.0.1", port))
-        port = GATEWAY
-        threading.Thread(target=relay, args=(client, server), daemon=True).start()
+        threading.Thread(target=relay, args=(client,), daemon=True).start()
 
 
-def relay(client: socket.socket, server: socket.socket) -> None:
+def relay(client: socket.socket) -> None:
+    # A browser may also open connections for later.
+    begin = client.recv(len(REBINDER_ASKED), socket.MSG_PEEK | socket.MSG_WAITALL)
+    port = PAGES if begin == REBINDER_ASKED else GATEWAY
+    server = socket.create_connection(("127.0.0.1", port))
     with (
         contextlib.closing(client),
         contextlib.closing(server),
@@ -206,15 +206,8 @@ def relay(client: socket.socket, server: socket.socket) -> None:
 
 def show(url: str) -> dict[str, str]:
     """The report of a page that is done."""
-    with tempfile.TemporaryDirectory() as profile:
-        browser = ["chromium", *FLAGS, f"--user-data-dir={profile}", url]
-        done = subprocess.run(
-            browser, check=False, capture_output=True, timeout=SECONDS
-        )
-    report = re.search(r'<pre id="report">(.*?)</pre>', done.stdout.decode(), re.DOTALL)
-    assert report, (url, done.stdout[-2_000:], done.stderr[-2_000:])
-    found: dict[str, str] = json.loads(unescape(report.group(1)))
-    return found
+    with browsers.page(BROWSER, url):
+        return Pages.reports.get(timeout=SECONDS)
 
 
 pages = ThreadingHTTPServer(("127.0.0.1", PAGES), Pages)

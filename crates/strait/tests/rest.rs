@@ -105,8 +105,14 @@ fn the_server_is_as_its_description_says() {
 }
 
 #[test]
-#[ignore = "takes a browser: make test-heavy"]
+#[ignore = "takes two browsers: make test-heavy"]
 fn pages_of_other_sites_can_do_nothing_and_an_allowed_one_all() {
+    for browser in ["chromium", "firefox"] {
+        pages_of_other_sites_in(browser);
+    }
+}
+
+fn pages_of_other_sites_in(browser: &str) {
     let (pages, rebound, metrics) = (free_port(), free_port(), free_port());
     let metrics = format!("127.0.0.1:{metrics}");
     let gateway = Gateway::start(|dir| {
@@ -118,11 +124,12 @@ fn pages_of_other_sites_can_do_nothing_and_an_allowed_one_all() {
             .to_vec()
     });
     let port = gateway.address.rsplit_once(':').unwrap().1;
-    let output = python("browser.py").arg(port).args([pages, rebound].map(|port| port.to_string())).output();
-    let output = output.unwrap();
-    let told = text(&output);
-    println!("{told}");
-    assert!(output.status.success(), "{told}\nscripts/setup.sh browser installs what it needs");
+    let mut script = python("browser.py");
+    script.args([browser, port]).args([pages, rebound].map(|port| port.to_string()));
+    let output = script.output().unwrap();
+    assert!(output.status.success(), "{}\nscripts/setup.sh browser installs what it needs", text(&output));
+    let told = String::from_utf8_lossy(&output.stdout);
+    println!("{browser}:\n{told}");
     let outcomes: BTreeMap<&str, &str> = told.lines().filter_map(|line| line.rsplit_once(": ")).collect();
     for (attempt, outcome) in &outcomes {
         let expected = match attempt.split_once(": ").unwrap() {
@@ -136,7 +143,7 @@ fn pages_of_other_sites_can_do_nothing_and_an_allowed_one_all() {
             ("allowed", "remove") => *outcome == "204",
             _ => false,
         };
-        assert!(expected, "{attempt}: {outcome}");
+        assert!(expected, "{browser}: {attempt}: {outcome}");
     }
     assert!(outcomes.len() > 25, "{told}");
     let data = gateway.dir.path().join("data");
