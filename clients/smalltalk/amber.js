@@ -14,8 +14,16 @@ const load = (...modules) => new Promise((resolve, reject) => requirejs(modules,
 
 /** Answers Amber's globals, and a function that compiles and evaluates a file of Smalltalk. */
 exports.start = async (...modules) => {
-  const boot = await load("amber/lang", "amber/core/Platform-Node", ...modules);
-  await boot.api.initialize();
-  const fileIn = (file) => boot.globals.Importer._new()._import_(fs.readFileSync(file, "utf8")._stream());
-  return { globals: boot.globals, fileIn };
+  const { api, globals } = await load("amber/lang", "amber/core/Platform-Node", ...modules);
+  await api.initialize();
+  const fileIn = (file) => {
+    const importer = globals.Importer._new();
+    try {
+      importer._import_(fs.readFileSync(file, "utf8")._stream());
+    } catch (error) {
+      error.message += `\nin ${file}, in:\n${importer._lastChunk() ?? ""}`;
+      throw error;
+    }
+  };
+  return { globals, fileIn };
 };

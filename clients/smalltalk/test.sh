@@ -4,22 +4,23 @@
 smalltalk_language="Smalltalk"
 smalltalk_wire="framed binary"
 smalltalk_options=()
-smalltalk_modules=$PWD/tests/languages/smalltalk/node_modules
+smalltalk_modules=$PWD/tests/languages/smalltalk/node_modules # Amber's, which setup.sh installs
 smalltalk_driver=(env "NODE_PATH=$smalltalk_modules" node clients/smalltalk/run.js clients/smalltalk/tests/driver.st)
 smalltalk_build() {
     (
         export NODE_PATH=$smalltalk_modules
         cd clients/smalltalk
         npm pack --silent --pack-destination "$work/smalltalk" >/dev/null
+        node tests/tests.js
     )
 }
 
-# By npm into an empty directory; Amber comes from the modules that setup.sh installed.
+# By npm into an empty directory.
 smalltalk_quick_start() {
     local project=$work/smalltalk/example
     rm -rf "$project"
     readme smalltalk "$1" "smalltalk=$project/example.st"
     npm install --prefix "$project" --offline --no-audit --no-fund --silent \
         "$work/smalltalk/strait-fs-smalltalk-0.1.0.tgz" "$smalltalk_modules"/{@ambers/lang,requirejs}
-    (cd "$project" && npx strait-smalltalk example.st)
+    [[ $(cd "$project" && npx strait-smalltalk example.st) == done* ]]
 }
