@@ -7,12 +7,9 @@ smalltalk_options=()
 smalltalk_modules=$PWD/tests/languages/smalltalk/node_modules # Amber's, which setup.sh installs
 smalltalk_driver=(env "NODE_PATH=$smalltalk_modules" node clients/smalltalk/run.js clients/smalltalk/tests/driver.st)
 smalltalk_build() {
-    (
-        export NODE_PATH=$smalltalk_modules
-        cd clients/smalltalk
-        npm pack --silent --pack-destination "$work/smalltalk" >/dev/null
-        node tests/tests.js
-    )
+    local -x NODE_PATH=$smalltalk_modules
+    (cd clients/smalltalk && npm pack --silent --pack-destination "$work/smalltalk" >/dev/null)
+    node clients/smalltalk/tests/tests.js
 }
 
 # By npm into an empty directory.
