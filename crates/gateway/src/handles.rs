@@ -217,7 +217,7 @@ impl Handles {
 
     /// Adds a handle and gives its number, positive.
     pub fn add(&self, handle: Handle) -> i64 {
-        let number = i64::from_be_bytes(random()) & i64::MAX | 1;
+        let number = new_number();
         self.lock().insert(number, handle);
         number
     }
@@ -245,6 +245,18 @@ impl Handles {
         }
     }
 
+    /// The listing with this number, and its new number: a cursor is good for one page, since a repeated request
+    /// would return the page after it.
+    pub fn renew_listing(&self, cursor: i64) -> Result<(i64, Arc<tokio::sync::Mutex<Listing>>)> {
+        let listing = self.listing(cursor)?;
+        let mut handles = self.lock();
+        // Another request may have renewed it since.
+        handles.remove(&cursor).ok_or_else(unknown)?;
+        let number = new_number();
+        handles.insert(number, Handle::Listing(listing.clone()));
+        Ok((number, listing))
+    }
+
     /// Removes a listing early, and remembers that for a while.
     pub fn end_listing(&self, cursor: i64) {
         self.lock().remove(&cursor);
@@ -268,6 +280,11 @@ impl Handles {
     pub fn drain(&self) -> Vec<Handle> {
         self.lock().drain().map(|(_, handle)| handle).collect()
     }
+}
+
+/// A number for a handle, positive.
+fn new_number() -> i64 {
+    i64::from_be_bytes(random()) & i64::MAX | 1
 }
 
 /// The error for a user whose share of open files is used up.

@@ -177,14 +177,17 @@ pub async fn list_directory(
         Some(asked) => usize::try_from(unsigned(asked.into(), "max_entries")?).unwrap_or(most).clamp(1, most),
         None => most,
     };
-    let listing = match request.cursor {
+    let (cursor, listing) = match request.cursor {
         None => {
             let path = path(request.path)?;
             let place = handles.place()?;
             let entries = caller.fs().list(&caller.who, &path);
-            Arc::new(tokio::sync::Mutex::new(Listing::new(entries, place)))
+            (None, Arc::new(tokio::sync::Mutex::new(Listing::new(entries, place))))
         }
-        Some(cursor) => handles.listing(cursor)?,
+        Some(cursor) => {
+            let (cursor, listing) = context.shared.listings.renew(&caller.session, cursor)?;
+            (Some(cursor), listing)
+        }
     };
     let mut taken = listing.lock().await;
     let page = next_page(&mut taken, most, allowed_bytes.min(PAGE_BYTES)).await;
@@ -192,15 +195,15 @@ pub async fn list_directory(
     let (entries, more) = match page {
         Ok((entries, more)) => (entries.into_iter().map(info).collect(), more),
         Err(error) => {
-            request.cursor.map(|cursor| handles.remove(cursor));
+            cursor.map(|cursor| handles.remove(cursor));
             return Err(error);
         }
     };
     if !more {
-        request.cursor.map(|cursor| handles.remove(cursor));
+        cursor.map(|cursor| handles.remove(cursor));
         return Ok(wire::ListDirectoryReply { entries: Some(entries), cursor: None });
     }
-    let cursor = match request.cursor {
+    let cursor = match cursor {
         Some(cursor) => cursor,
         None => caller.session.add_handle(&caller.who, Handle::Listing(listing.clone()))?,
     };

@@ -74,6 +74,31 @@ fn a_request_sees_what_the_one_before_it_on_its_connection_did() {
     assert_eq!(reply.info.unwrap().length, Some(3));
 }
 
+/// A browser repeats a request by itself if its connection breaks.
+#[test]
+fn a_repeated_request_for_a_page_fails_and_skips_no_entry() {
+    let served = serve_with(|config| config.limits.list_page = 2);
+    let mut client = served.session();
+    for name in ["a", "b", "c", "d", "e"] {
+        let path = Some(format!("/d/{name}"));
+        client.v2::<methods::MakeDirectories>(MakeDirectoriesRequest { path, ..Default::default() }).unwrap();
+    }
+    let mut page = |cursor| {
+        let request = ListDirectoryRequest { path: Some("/d".into()), cursor, ..Default::default() };
+        client.v2::<methods::ListDirectory>(request)
+    };
+    let first = page(None).unwrap();
+    let second = page(first.cursor).unwrap();
+    let refused = page(first.cursor).unwrap_err();
+    assert_eq!(refused.kind.as_deref(), Some("InvalidArgument"), "{refused:?}");
+    let third = page(second.cursor).unwrap();
+    assert_eq!(third.cursor, None);
+    let pages = [first, second, third].into_iter().flat_map(|page| page.entries.unwrap());
+    let mut names: Vec<String> = pages.map(|entry| entry.path.unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["/d/a", "/d/b", "/d/c", "/d/d", "/d/e"]);
+}
+
 #[test]
 fn a_directory_comes_in_pages_each_entry_once() {
     let served = serve_with(|config| config.limits.list_page = 100);

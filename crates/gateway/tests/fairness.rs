@@ -290,8 +290,8 @@ fn the_user_with_the_most_unfinished_listings_loses_the_oldest() {
     let [mut ada, mut bob] = ["ada", "bob"].map(|user| logged_in(&served, user));
     make_three_entries(&mut ada);
     let of_bob = leave(&mut bob, 100);
-    let of_ada = leave(&mut ada, 156);
-    page(&mut ada, of_ada[0]).unwrap(); // its second page
+    let mut of_ada = leave(&mut ada, 156);
+    of_ada[0] = page(&mut ada, of_ada[0]).unwrap().cursor; // its second page
     let new = leave(&mut bob, 10);
     for (index, left) in of_ada.iter().enumerate() {
         // Ten listings made room. The first isn't among them, since it was used again later.
