@@ -136,29 +136,46 @@ list(Client, Path, Options) ->
 -spec fold(client(), path(), #{page_entries => pos_integer()}, fun((info(), Acc) -> Acc), Acc) -> result(Acc).
 fold(Client, Path, Options, Function, Acc) ->
     Entries = {4, i32, maps:get(page_entries, Options, undefined)},
-    pages(Client, Path, Entries, Function, Acc, ask(Client, <<"listDirectory">>, Path, [Entries])).
+    First = ask(Client, <<"listDirectory">>, Path, [Entries]),
+    Session = incarnation(Client),
+    Later = fun(Cursor) -> later_page(Client, bytes(Path), [{3, i64, Cursor}, Entries], Session) end,
+    pages(Client, Later, Function, Acc, First).
 
-pages(Client, Path, Entries, Function, Acc, {ok, Page}) ->
+pages(Client, Later, Function, Acc, {ok, Page}) ->
     Next =
         case Page of
             #{2 := Number} when is_integer(Number) -> Number;
             #{} -> undefined
         end,
     try lists:foldl(Function, Acc, [info(Entry) || Entry <- strait_wire:list(1, Page), is_map(Entry)]) of
-        Folded when Next =:= undefined ->
-            {ok, Folded};
-        Folded ->
-            %% The cursor moves with each answer, so a page after the first is asked for once.
-            Request = [{2, text, bytes(Path)}, {3, i64, Next}, Entries],
-            Answer = strait_call:once(Client, <<"listDirectory">>, Request, bytes(Path)),
-            pages(Client, Path, Entries, Function, Folded, Answer)
+        Folded when Next =:= undefined -> {ok, Folded};
+        Folded -> pages(Client, Later, Function, Folded, Later(Next))
     catch
         Class:Reason:Stack ->
             Next =/= undefined andalso strait_call:tidy(Client, <<"closeFile">>, [{4, i64, Next}]),
             erlang:raise(Class, Reason, Stack)
     end;
-pages(_, _, _, _, _, Error) ->
+pages(_, _, _, _, Error) ->
     Error.
+
+%% The cursor moves with each answer, so a page after the first is asked for once. It ends with its session.
+later_page(Client, Path, Fields, Session) ->
+    Answer = strait_call:once(Client, <<"listDirectory">>, [{2, text, Path} | Fields], Path),
+    Refusal =
+        case Answer of
+            {error, #{kind := Kind}} -> Kind;
+            {ok, _} -> none
+        end,
+    case Refusal =:= unauthenticated orelse incarnation(Client) =/= Session of
+        true -> {error, strait_error:new(unavailable, "its session ended: list the directory again", Path, true)};
+        false -> Answer
+    end.
+
+incarnation(Client) ->
+    case strait_session:settings(Client) of
+        {ok, #{incarnation := Incarnation}} -> Incarnation;
+        {error, _} -> undefined
+    end.
 
 %% @doc The blocks of a whole file.
 -spec locate(client(), path()) -> result([block()]).

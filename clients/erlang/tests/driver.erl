@@ -82,8 +82,11 @@ run(<<"open">>, [Name, Path, Mode, Permission], #state{client = Client, files = 
         Error -> {Error, State}
     end;
 run(<<"close">>, [Name], #state{files = Files} = State) ->
-    {File, Others} = maps:take(Name, Files),
-    {strait:close(File), State#state{files = Others}};
+    %% One that failed to close may be closed again.
+    case strait:close(maps:get(Name, Files)) of
+        ok -> {ok, State#state{files = maps:remove(Name, Files)}};
+        Error -> {Error, State}
+    end;
 run(<<"request">>, [Name, Method | Fields], #state{clients = Clients} = State) ->
     {request(maps:get(Name, Clients), Method, Fields), State};
 run(Operation, [Name | Given], #state{files = Files} = State) when is_map_key(Name, Files) ->
