@@ -182,7 +182,10 @@ call connection request deadline = do
       throwIO (straitError Internal (about request) ("the gateway refuses " <> name <> ": " <> problem))
     Right (Just (Right reply)) -> do
       writeIORef (broken connection) False
-      maybe (pure (fromMaybe [] (struct 0 reply))) (throwIO . errorOf request) (struct 1 reply)
+      case (struct 0 reply, lookup 1 reply) of
+        (_, Just (Struct problem)) -> throwIO (errorOf request problem)
+        (Just result, Nothing) -> pure result
+        _ -> throwIO (straitError Internal (about request) (name <> ": the gateway's answer says nothing"))
   where
     deadlineField = 15 -- deadline_ms, in each request
     name = C.unpack (method request)

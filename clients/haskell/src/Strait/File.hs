@@ -145,10 +145,12 @@ instance File Reader where
   hClose reader = do
     before <- atomicModifyIORef' (isClosed reader) (\before -> (True, before))
     unless before $ do
-      last' <- readMVar (opened reader)
-      tidy (readerClient reader) (Request "closeFile" [] [(4, I64 (handleNumber last'))])
+      readMVar (opened reader) >>= forget (readerClient reader)
 
   hAbandon = hClose
+
+forget :: Client -> Opened -> IO ()
+forget client file = tidy client (Request "closeFile" [] [(4, I64 (handleNumber file))])
 
 -- | So many bytes from the position; fewer at the end of the file only.
 hGet :: Reader -> Int -> IO ByteString
@@ -234,7 +236,8 @@ fetch reader offset count = do
         when (ofIncarnation latest == present && errorKind failure /= NotFound) $ throwIO failure
         new <- openHandle client path
         let isOther = fromMaybe False ((/=) <$> identity latest <*> identity new)
-        when (isOther || knownLength new < knownLength latest) $
+        when (isOther || knownLength new < knownLength latest) $ do
+          forget client new
           throwIO (straitError Unavailable (Just path) "the file was replaced while it was read")
         pure (new, new)
 

@@ -79,7 +79,7 @@ data Client = Client
     attaching :: MVar (),
     login :: IORef Login,
     pool :: IORef Pool,
-    -- | How many requests the gateway has left unanswered.
+    -- | How many requests the gateway has left unanswered since its latest answer.
     silences :: IORef Int
   }
 
@@ -321,6 +321,7 @@ borrow client deadline = do
 giveBack :: Client -> Attached -> IO ()
 giveBack client used@(Attached number connection) = do
   broken <- Connection.isBroken connection
+  unless broken $ atomicModifyIORef' (silences client) (const (0, ())) -- a whole reply has arrived
   current <- loginNumber <$> readIORef (login client)
   kept <- atomicModifyIORef' (pool client) $ \before -> case before of
     Open idle | not broken && number == current && length idle < maxIdle -> (Open (used : idle), True)
