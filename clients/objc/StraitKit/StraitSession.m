@@ -276,6 +276,8 @@ static NSError *Unknown(NSString *method, NSString *path, NSError *why) {
 
 - (void)giveBack:(StraitConnection *)connection {
     @synchronized(self) {
+        if (connection && ![connection broken])
+            _silences = 0; // a whole reply has arrived
         if (connection && !_closed && ![connection broken] && [connection login] == _login && [_idle count] < MaxIdle)
             [_idle addObject:connection];
         else
