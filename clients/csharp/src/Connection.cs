@@ -190,8 +190,9 @@ namespace StraitFs
                 if (size < 0 || size > Wire.MaxFrame) throw new InvalidDataException("a reply of " + (uint)size + " bytes");
                 var reply = Wire.Reply(Receive(size), method, number);
                 Broken = false;
-                if (!reply.Has(1)) return reply.Struct(0) ?? new Fields();
-                var error = reply.Struct(1);
+                Fields result = reply.Struct(0), error = reply.Struct(1);
+                if (!reply.Has(1) && result != null) return result;
+                if (error == null) throw Errors.Of(ErrorKind.Internal, method + ": the gateway's answer says nothing", path);
                 throw Errors.Of(Errors.OfCode(error.Long(1)), error.Text(3) ?? "", error.Text(4), error.Long(5) != 0);
             }
             catch (Exception failure) when (plain.IsLate && !(failure is IStraitFailure))

@@ -105,7 +105,7 @@ namespace StraitFs
         {
             Offset = block.Long(1);
             Length = block.Long(2);
-            Hosts = block.List(3).Select(host => Encoding.UTF8.GetString((byte[])host)).ToList();
+            Hosts = block.List(3).OfType<byte[]>().Select(Encoding.UTF8.GetString).ToList();
         }
 
         public long Offset { get; }
@@ -202,7 +202,7 @@ namespace StraitFs
                     var request = new Fields().Text(2, path).I64(3, cursor).I32(4, pageEntries);
                     var page = cursor == null ? session.Call("listDirectory", request, path) : LaterPage(request, path, incarnation);
                     cursor = page.Has(2) ? page.Long(2) : (long?)null;
-                    foreach (Fields entry in page.List(1)) yield return new StraitInfo(entry);
+                    foreach (var entry in page.List(1).OfType<Fields>()) yield return new StraitInfo(entry);
                 }
                 while (cursor != null);
             }
@@ -231,7 +231,7 @@ namespace StraitFs
         public IReadOnlyList<StraitBlock> Locate(string path, long offset = 0, long? length = null)
         {
             var request = new Fields().Text(2, path).I64(3, offset).I64(4, length);
-            return session.Call("getBlockLocations", request, path).List(1).Select(block => new StraitBlock((Fields)block)).ToList();
+            return session.Call("getBlockLocations", request, path).List(1).OfType<Fields>().Select(block => new StraitBlock(block)).ToList();
         }
 
         public StraitChecksum Checksum(string path) =>

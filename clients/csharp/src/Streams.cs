@@ -103,8 +103,13 @@ namespace StraitFs
             }
         }
 
-        private byte[] Range(long used, long offset, int count) =>
-            session.Call("readRange", new Fields().I64(2, used).I64(3, offset).I32(4, count), path).Bytes(1) ?? new byte[0];
+        private byte[] Range(long used, long offset, int count)
+        {
+            var request = new Fields().I64(2, used).I64(3, offset).I32(4, count);
+            var bytes = session.Call("readRange", request, path).Bytes(1) ?? new byte[0];
+            if (bytes.Length > count) throw Errors.Of(ErrorKind.Internal, "the gateway sent more than was asked for", path);
+            return bytes;
+        }
 
         public override long Seek(long offset, SeekOrigin origin)
         {

@@ -33,6 +33,12 @@ namespace StraitFs
         /// <summary>Requests of this method get no answer.</summary>
         internal string Silent { get; set; }
 
+        /// <summary>Answers to getFileInfo have these encoded fields in place of a result or an error.</summary>
+        internal byte[] Reply { get; set; }
+
+        /// <summary>Answers to readRange go to the end of the file.</summary>
+        internal bool SendsTooMuch { get; set; }
+
         internal int Count(string method)
         {
             lock (gate) return requests.Count(one => one == method);
@@ -127,7 +133,7 @@ namespace StraitFs
         /// <summary>A request's encoding, with the type of a reply, and the field for a result.</summary>
         private byte[] Framed(string method, int number, Fields request, long attached)
         {
-            const int LengthAt = 3, TypeAt = 7, FieldAt = 18;
+            const int LengthAt = 3, TypeAt = 7, FieldsAt = 16, FieldAt = 18;
             var isError = false;
             Fields reply;
             try
@@ -148,6 +154,12 @@ namespace StraitFs
             var frame = Wire.Request(method, number, reply);
             frame[TypeAt] = 2;
             if (isError) return frame;
+            if (method == "getFileInfo" && Reply != null)
+            {
+                frame = frame.Take(FieldsAt + method.Length).Concat(Reply).ToArray();
+                frame[LengthAt] = (byte)(frame.Length - 4);
+                return frame;
+            }
             var at = FieldAt + method.Length;
             frame[at++] = 0;
             if (method != "listDirectory") return frame;
@@ -171,7 +183,7 @@ namespace StraitFs
                 case "readRange":
                     Check(request.Long(2));
                     var rest = Content.Substring((int)Math.Min(Content.Length, request.Long(3)));
-                    return new Fields().Text(1, rest.Substring(0, (int)Math.Min(rest.Length, request.Long(4))));
+                    return new Fields().Text(1, SendsTooMuch ? rest : rest.Substring(0, (int)Math.Min(rest.Length, request.Long(4))));
                 case "listDirectory": // pages without an end
                     if (request.Has(3)) Check(request.Long(3));
                     else handles.Add(++lastHandle);

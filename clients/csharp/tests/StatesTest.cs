@@ -32,6 +32,38 @@ namespace StraitFs
         }
 
         [Test]
+        private static void AReaderRefusesMoreBytesThanItAskedFor()
+        {
+            using (var gateway = new FakeGateway { SendsTooMuch = true })
+            using (var client = StraitClient.Connect(gateway.Address))
+            using (var file = client.OpenRead("/file"))
+            {
+                Tests.Contains("/file", Tests.Fails(ErrorKind.Internal, () => file.ReadAt(0, 3)));
+                Tests.Equal("content", Text(file));
+            }
+        }
+
+        [Test]
+        private static void AnAnswerWithoutAResultIsAnError()
+        {
+            byte[] nothing = { 0 };
+            byte[] numberAsError = { (byte)Kind.I32, 0, 1, 0, 0, 0, 7, 0 };
+            byte[] numberAsErrorBesideAResult = new byte[] { (byte)Kind.Struct, 0, 0, 0 }.Concat(numberAsError).ToArray();
+            byte[] numberAsResult = { (byte)Kind.I32, 0, 0, 0, 0, 0, 7, 0 };
+            using (var gateway = new FakeGateway())
+            using (var client = StraitClient.Connect(gateway.Address))
+            {
+                foreach (var reply in new[] { nothing, numberAsError, numberAsErrorBesideAResult, numberAsResult })
+                {
+                    gateway.Reply = reply;
+                    Tests.Contains("getFileInfo", Tests.Fails(ErrorKind.Internal, () => client.Stat("/file")));
+                }
+                gateway.Reply = null;
+                Tests.Equal(true, client.Exists("/file"));
+            }
+        }
+
+        [Test]
         private static void AListingThatOutlivesItsSessionSaysToListAnew()
         {
             using (var gateway = new FakeGateway())
