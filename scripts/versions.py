@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 # Names of packages' files.
-FILES = r"\b(?:strait-(?:fs|fs-browser|fs-smalltalk|hadoop)|StraitFs|Strait-FS|strait)[-.](\d+\.\d+\.\d+)\b"
+PACKAGES = "strait|strait-fs|strait-fs-browser|strait-fs-smalltalk|strait-hadoop|StraitFs|Strait-FS"
+FILES = rf"\b(?:{PACKAGES})[-.](\d+\.\d+\.\d+)\b"
 # What a package's own version looks like in each kind of file.
 VERSIONS = {
     "pyproject.toml": r'^version = "(.*)"',

@@ -1,5 +1,5 @@
 # Sourced by scripts/test-languages.sh, in whose words it is written.
-# shellcheck shell=bash disable=SC2034,SC2154 # its variables
+# shellcheck shell=bash disable=SC2034,SC2154,SC2164 # its variables and `set -e`
 
 # One package in two browsers, each with its own rows.
 clients=(browser firefox)

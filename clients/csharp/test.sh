@@ -1,5 +1,5 @@
 # Sourced by scripts/test-languages.sh, in whose words it is written.
-# shellcheck shell=bash disable=SC2034,SC2154 # its variables
+# shellcheck shell=bash disable=SC2034,SC2154,SC2164 # its variables and `set -e`
 
 csharp_language="C#"
 csharp_wire="framed binary"
@@ -19,7 +19,7 @@ csharp_quick_start() {
     rm -rf "$project"
     readme csharp "$1" "csharp=$project/Program.cs"
     (
-        cd "$project" || exit
+        cd "$project"
         nuget install StraitFs -Source "$work/csharp/packages"
         mcs "-r:$library/StraitFs.dll" Program.cs
         MONO_PATH=$library mono Program.exe
