@@ -12,7 +12,6 @@ mod download;
 mod fsck;
 mod kadoop_log;
 mod keys;
-mod kinds;
 mod leftovers;
 mod list;
 mod locate;
@@ -29,6 +28,7 @@ mod rename;
 mod run;
 mod running;
 mod serve;
+mod served_stores;
 mod stat;
 mod stores;
 mod targets;
@@ -63,9 +63,9 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Setrep(setrep) => attributes::setrep(&context, setrep).await,
         Command::Locate(operands) => locate::locate(&context, operands).await,
         Command::Checksum(operands) => locate::checksum(&context, operands).await,
-        Command::Stores(stores) => kinds::stores(&context, stores).await,
+        Command::Stores(stores) => stores::stores(&context, stores).await,
         Command::Doctor(doctor) => doctor::doctor(&context, doctor).await,
-        Command::PluginHelper => return kinds::plugin_helper(),
+        Command::PluginHelper => return stores::plugin_helper(),
         Command::Df(df) => locate::df(&context, df).await,
         Command::Fsck(flags) => fsck::fsck(&context, flags).await,
         Command::Datanodes(of) => datanodes::datanodes(&context, of).await,

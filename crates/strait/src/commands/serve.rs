@@ -1,6 +1,6 @@
 //! `serve`, and the gateway of `up`.
 
-use super::stores::{self, Opened};
+use super::served_stores::{self, Opened};
 use crate::cli::{Listening, Serve};
 use crate::context::{Context, invoking_user, process_user, umask};
 use crate::failure::Failure;
@@ -33,8 +33,8 @@ const CERTIFICATE_LOOK: Duration = Duration::from_secs(1);
 /// Serves the stores that the flags name.
 pub async fn serve(context: &Context, serve: Serve) -> Result<(), Failure> {
     let access = Door::open(&serve.listening)?;
-    stores::refuse_itself(context, &serve.stores, serve.listening.listen)?;
-    let stores = stores::open_all(context, &serve.stores).await?;
+    served_stores::refuse_itself(context, &serve.stores, serve.listening.listen)?;
+    let stores = served_stores::open_all(context, &serve.stores).await?;
     let legacy = store_of_2009(&stores, serve.store_2009)?;
     run(serve.listening, access, stores, legacy, String::new(), Arc::new(|_| ())).await
 }

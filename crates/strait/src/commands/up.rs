@@ -5,7 +5,7 @@ use super::keys;
 use super::namenode::{self, audit_log, blocking, make_private};
 use super::serve;
 use super::serve::{Door, raise_descriptor_limit};
-use super::stores::Opened;
+use super::served_stores::Opened;
 use crate::cli::Up;
 use crate::context::invoking_user;
 use crate::failure::Failure;
