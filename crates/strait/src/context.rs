@@ -1,8 +1,8 @@
 //! Opens the stores that URIs name, each once, with the login that the flags give.
 
-use crate::borrowed::Borrowed;
 use crate::cli::{Foreign, Global};
 use crate::failure::Failure;
+use crate::lent_logins::Received;
 use crate::messages::Messages;
 use crate::output::Output;
 use crate::password::PasswordSource;
@@ -53,7 +53,7 @@ pub struct Context {
     /// Gateways where this command has a login, by the store's URI.
     with_login: RefCell<HashMap<String, Arc<StraitStore>>>,
     /// The logins that were lent to this process, if it is a helper of `run` or a command of one.
-    borrowed: RefCell<Borrowed>,
+    received: RefCell<Received>,
     /// Sessions that no other command uses. They end with this command.
     own_sessions: RefCell<Vec<Arc<StraitStore>>>,
     /// Whether a person is typing a password for one of the stores.
@@ -120,7 +120,7 @@ impl Context {
             hadoop: OnceCell::new(),
             away: RefCell::default(),
             with_login: RefCell::default(),
-            borrowed: RefCell::new(Borrowed::of_environment(global.logins_fd)),
+            received: RefCell::new(Received::of_environment(global.logins_fd)),
             own_sessions: RefCell::default(),
             typing: Typing::default(),
             aliases: Aliases::default(),
@@ -325,22 +325,34 @@ impl Context {
     }
 
     async fn open_gateway(&self, uri: &StoreUri) -> strait_store::Result<Arc<dyn FileSystem>> {
-        let (borrowed, name) = (self.borrowed.borrow().options(uri)?, uri.store());
-        let is_borrowed = borrowed.is_some();
-        let options = borrowed.unwrap_or_else(|| self.login_at(uri));
+        let (lent, name) = (self.received.borrow().options(uri)?, uri.store());
+        let is_lent = lent.is_some();
+        let options = lent.unwrap_or_else(|| self.login_at(uri));
         let shared = options.user.is_some();
         let store = Arc::new(StraitStore::connect(&uri.gateway(), options).await?);
-        match (is_borrowed, shared) {
-            (true, _) => self.borrowed.borrow_mut().opened(name, store.clone()),
+        match (is_lent, shared) {
+            (true, _) => self.received.borrow_mut().opened(name, store.clone()),
             (false, true) => drop(self.with_login.borrow_mut().insert(name, store.clone())),
             (false, false) => self.own_sessions.borrow_mut().push(store.clone()),
         }
         Ok(store)
     }
 
-    /// The open gateway of this store, if this command logged in there as its user.
-    pub fn gateway_with_login(&self, store: &str) -> Option<Arc<StraitStore>> {
-        self.with_login.borrow().get(store).cloned()
+    /// The open gateways in these URIs where this command logged in as its user: each once, with its store's
+    /// URI.
+    pub fn gateways_with_login<'a>(
+        &self,
+        uris: impl Iterator<Item = &'a str>,
+    ) -> strait_store::Result<Vec<(String, Arc<StraitStore>)>> {
+        let mut found: Vec<(String, Arc<StraitStore>)> = Vec::new();
+        for uri in uris {
+            let store = self.uri(uri)?.store();
+            let is_new = !found.iter().any(|(known, _)| *known == store);
+            if let Some(gateway) = self.with_login.borrow().get(&store).filter(|_| is_new) {
+                found.push((store, gateway.clone()));
+            }
+        }
+        Ok(found)
     }
 
     /// Whether one of these URIs names a gateway where this command logs in, so that it can lend a login.
@@ -354,22 +366,22 @@ impl Context {
         self.tls.as_ref()
     }
 
-    /// Replaces the borrowed logins of the same stores by these.
-    pub fn borrow_logins(&self, logins: Vec<Lent>) {
-        self.borrowed.borrow_mut().replace(logins);
+    /// Replaces the lent logins of the same stores by these.
+    pub fn replace_lent_logins(&self, logins: Vec<Lent>) {
+        self.received.borrow_mut().replace(logins);
     }
 
     /// Lets the commands of this helper use the helper's logins.
     ///
     /// # Errors
     /// The kernel can't allocate memory for the logins.
-    pub fn share_logins(&self) -> Result<(), Failure> {
-        self.borrowed.borrow_mut().share()
+    pub fn share_lent_logins(&self) -> Result<(), Failure> {
+        self.received.borrow_mut().share()
     }
 
     /// The descriptor with the logins that commands inherit, if they may use the logins.
-    pub fn shared_logins(&self) -> Option<i32> {
-        self.borrowed.borrow().shared()
+    pub fn shared_lent_logins(&self) -> Option<i32> {
+        self.received.borrow().shared()
     }
 
     /// Options for a login to this store of a gateway.

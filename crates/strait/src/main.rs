@@ -11,7 +11,6 @@
 //! half a file under the requested name.
 
 mod accounts;
-mod borrowed;
 mod cli;
 mod commands;
 mod context;
@@ -19,8 +18,7 @@ mod failure;
 mod format;
 mod glob;
 mod help;
-mod lending;
-mod lent;
+mod lent_logins;
 mod logging;
 mod malgen;
 mod messages;

@@ -8,7 +8,7 @@ use super::shipping::Hold;
 use crate::commands::pump;
 use crate::context::{Context, Place};
 use crate::failure::Failure;
-use crate::lending;
+use crate::lent_logins;
 use crate::progress::Progress;
 use futures::future::LocalBoxFuture;
 use futures::stream::FuturesUnordered;
@@ -112,7 +112,7 @@ impl<'a> Desk<'a> {
                 let ready = self.write(file as usize, &bytes);
                 self.answer(ready).await;
             }
-            Frame::Logins(logins) => self.context.borrow_logins(logins),
+            Frame::Logins(logins) => self.context.replace_lent_logins(logins),
             Frame::Cancel(id) => drop(self.cancels.remove(&id)),
             Frame::Job(id, job) => {
                 let (cancel, cancelled) = oneshot::channel();
@@ -152,7 +152,7 @@ impl<'a> Desk<'a> {
 
     fn set_up(&mut self, setup: Setup) -> Result<bool, Failure> {
         if setup.lend_to_commands {
-            self.context.share_logins()?;
+            self.context.share_lent_logins()?;
         }
         if setup.files.is_empty() {
             return Ok(true);
@@ -236,7 +236,7 @@ async fn attempt(
         }
         false => None,
     };
-    let lent = context.shared_logins();
+    let lent = context.shared_lent_logins();
     let mut child = Group::spawn(job, &range, lent, copy.as_ref(), desk.as_ref().map(TempDir::path))?;
     let (input, output, errors) = child.pipes();
     let feed = async {
@@ -361,8 +361,8 @@ impl Group {
             command.current_dir(desk);
         }
         match lent {
-            Some(lent) => command.env(lending::VARIABLE, lent.to_string()),
-            None => command.env_remove(lending::VARIABLE),
+            Some(lent) => command.env(lent_logins::VARIABLE, lent.to_string()),
+            None => command.env_remove(lent_logins::VARIABLE),
         };
         let child = command
             .args(arguments.iter().map(word))

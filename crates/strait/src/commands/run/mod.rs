@@ -21,7 +21,7 @@ mod shipping;
 use crate::cli::Run;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::lending::{LENT_FOR, Lending};
+use crate::lent_logins::{Issued, LENT_FOR};
 use crate::signals::Signals;
 pub use helper::helper;
 use host::Event;
@@ -54,24 +54,25 @@ const RENEWED_AFTER: u32 = 3;
 /// Runs the command on all inputs.
 pub async fn run(context: &Context, flags: Run) -> Result<(), Failure> {
     let mut signals = Signals::catch_all()?;
-    let mut lending = Lending::default();
-    let ended = signals.unless(all(context, flags, &mut lending)).await;
+    let mut logins = Issued::default();
+    let ended = signals.unless(all(context, flags, &mut logins)).await;
     // End them after a signal, too: no helper needs the logins any more.
-    lending.end(context.messages()).await;
+    logins.end(context.messages()).await;
     ended
 }
 
-async fn all(context: &Context, flags: Run, lending: &mut Lending) -> Result<(), Failure> {
+async fn all(context: &Context, flags: Run, logins: &mut Issued) -> Result<(), Failure> {
     let mut tally = context.tally();
     let found = inputs::find(context, &flags, &mut tally).await?;
     if flags.dry_run {
         inputs::print_plan(context, &found)?;
         return tally.finish();
     }
-    lending.begin(context, found.wanted.iter().map(|wanted| wanted.uri.as_str())).await?;
+    let gateways = context.gateways_with_login(found.wanted.iter().map(|wanted| wanted.uri.as_str()))?;
+    logins.begin(gateways, context.tls()).await?;
     let outcomes = Outcomes::new(&flags, context.messages(), &found)?;
-    let launch = Launch::by(&flags, context.helper_flags.clone(), lending.logins())?;
-    let failed = Dispatcher::start(launch, flags, found, outcomes, context).serve(lending).await?;
+    let launch = Launch::by(&flags, context.helper_flags.clone(), logins.logins())?;
+    let failed = Dispatcher::start(launch, flags, found, outcomes, context).serve(logins).await?;
     match (failed, tally.finish()) {
         (0, finished) => finished,
         (failed, _) => Err(Failure::Told(failed.min(MANY_FAILED) as u8)),
@@ -128,7 +129,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// Runs until all inputs are completed or have failed. Returns the number of those that failed.
-    async fn serve(mut self, lending: &mut Lending) -> Result<usize, Failure> {
+    async fn serve(mut self, logins: &mut Issued) -> Result<usize, Failure> {
         let mut look = interval(LOOK_EVERY);
         let mut renew = interval(LENT_FOR / RENEWED_AFTER);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -141,7 +142,7 @@ impl<'a> Dispatcher<'a> {
                     None => break,
                 },
                 _ = look.tick(), if self.flags.duplicate_stragglers => {}
-                _ = renew.tick() => self.renew(lending).await,
+                _ = renew.tick() => self.renew(logins).await,
             }
             let acts = self.work.give(self.began.elapsed());
             self.act(acts)?;
@@ -149,10 +150,10 @@ impl<'a> Dispatcher<'a> {
         self.outcomes.finish()
     }
 
-    async fn renew(&mut self, lending: &mut Lending) {
-        if lending.renew(self.context.messages()).await {
-            self.launch.set_logins(lending.logins());
-            self.hosts.iter().for_each(|host| host.send(Frame::Logins(lending.logins())));
+    async fn renew(&mut self, logins: &mut Issued) {
+        if logins.renew(self.context.messages()).await {
+            self.launch.set_logins(logins.logins());
+            self.hosts.iter().for_each(|host| host.send(Frame::Logins(logins.logins())));
         }
     }
 

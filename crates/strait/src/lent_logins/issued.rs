@@ -1,9 +1,8 @@
-//! Short-lived logins for the helpers of `run`. Each gateway where this command has a login issues one. It
-//! ends with the command, or within 15 minutes after the command was killed.
+//! The logins for the helpers of `run`. Each gateway where this command has a login issues one. It ends with
+//! the command, or within 15 minutes after the command was killed.
 
-use crate::context::Context;
+use super::secret::secret;
 use crate::failure::Failure;
-use crate::lent;
 use crate::messages::Messages;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,13 +15,10 @@ use tokio::time::timeout;
 pub const LENT_FOR: Duration = Duration::from_secs(15 * 60);
 /// Time limit for revoking all lent logins. A login that couldn't be revoked expires.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The environment variable with the number of a descriptor that a helper's commands inherit. The descriptor
-/// refers to the logins in memory, where no other user can read them.
-pub const VARIABLE: &str = "STRAIT_LOGINS_FD";
 
 /// The lent logins of one command.
 #[derive(Default)]
-pub struct Lending {
+pub struct Issued {
     loans: Vec<Loan>,
 }
 
@@ -30,34 +26,29 @@ struct Loan {
     store: String,
     from: Arc<StraitStore>,
     token: Secret,
-    /// The certificates to trust, if TLS is to be used; see [`lent::secret`].
+    /// The certificates to trust, if TLS is to be used; see [`secret`].
     tls: Option<Option<String>>,
 }
 
-impl Lending {
-    /// Gets a short-lived login from each gateway in these URIs where the command has a login.
-    pub async fn begin<'a>(
+impl Issued {
+    /// Gets a short-lived login from each of these gateways, where the command has a login. They come with
+    /// their store's URI. `tls` has the command's own settings; `None` without TLS.
+    pub async fn begin(
         &mut self,
-        context: &Context,
-        uris: impl Iterator<Item = &'a str>,
+        gateways: Vec<(String, Arc<StraitStore>)>,
+        tls: Option<&TlsOptions>,
     ) -> Result<(), Failure> {
-        for uri in uris {
-            let uri = context.uri(uri)?;
-            let store = uri.store();
-            let is_new = !self.loans.iter().any(|loan| loan.store == store);
-            let Some(from) = context.gateway_with_login(&store).filter(|_| is_new) else { continue };
+        for (store, from) in gateways {
             let token = from.lend(LENT_FOR, None).await?.token;
-            self.loans.push(Loan { store, from, token, tls: trust(context)? });
+            self.loans.push(Loan { store, from, token, tls: trust(tls)? });
         }
         Ok(())
     }
 
     /// The logins as helpers receive them.
     pub fn logins(&self) -> Vec<Lent> {
-        let lent = |loan: &Loan| Lent {
-            store: loan.store.clone(),
-            secret: lent::secret(&loan.token, loan.tls.clone()),
-        };
+        let lent =
+            |loan: &Loan| Lent { store: loan.store.clone(), secret: secret(&loan.token, loan.tls.clone()) };
         self.loans.iter().map(lent).collect()
     }
 
@@ -92,8 +83,8 @@ impl Lending {
 
 /// The TLS settings for helpers; `None` without TLS. They contain the authorities' certificates themselves,
 /// since a helper's host may lack the file.
-fn trust(context: &Context) -> Result<Option<Option<String>>, Failure> {
-    let Some(TlsOptions { ca, .. }) = context.tls() else { return Ok(None) };
+fn trust(tls: Option<&TlsOptions>) -> Result<Option<Option<String>>, Failure> {
+    let Some(TlsOptions { ca, .. }) = tls else { return Ok(None) };
     let read =
         |path: &PathBuf| std::fs::read_to_string(path).map_err(|error| Failure::local(error, "read", path));
     Ok(Some(ca.as_ref().map(read).transpose()?))

@@ -1,7 +1,8 @@
-//! Lent logins: a helper of `run` gets them from its dispatcher, and a command from its helper.
+//! The lent logins that this process received: a helper of `run` gets them from its dispatcher, and a command
+//! from its helper.
 
+use super::secret::parsed;
 use crate::failure::Failure;
-use crate::lent::parsed;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,7 +23,7 @@ const READS: usize = 3;
 
 /// The lent logins, by store.
 #[derive(Default)]
-pub struct Borrowed {
+pub struct Received {
     lent: HashMap<String, Lent>,
     opened: HashMap<String, Arc<StraitStore>>,
     /// Certificates (PEM) of the authorities to trust, in temporary files. They are no secrets.
@@ -31,12 +32,12 @@ pub struct Borrowed {
     shared: Option<File>,
 }
 
-impl Borrowed {
+impl Received {
     /// The logins that this command's helper lends, read at the inherited descriptor. Empty if none can be
     /// read.
     pub fn of_environment(descriptor: Option<i32>) -> Self {
-        let mut borrowed = Self::default();
-        let Some(descriptor) = descriptor else { return borrowed };
+        let mut received = Self::default();
+        let Some(descriptor) = descriptor else { return received };
         let path = PathBuf::from(format!("/proc/self/fd/{descriptor}"));
         for _ in 0..READS {
             // A file that is opened again has its own read position.
@@ -45,11 +46,11 @@ impl Borrowed {
             if file.take(MAX_BYTES).read_to_string(&mut text).is_ok()
                 && let Ok(logins) = serde_json::from_str(text.trim_end_matches('\0'))
             {
-                borrowed.replace(logins);
+                received.replace(logins);
                 break;
             }
         }
-        borrowed
+        received
     }
 
     /// Options for connecting to the gateway of `uri` with its lent login; `None` if no login for it was
