@@ -16,18 +16,13 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use strait_store::clock::now_ms;
 use strait_store::{Error, ErrorKind, Principal, Result, SessionSecret, fail};
 
 /// The message for a client that can't get another session.
 pub const TOO_MANY_SESSIONS: &str = "too many sessions are open, in all or from this client's address (on the \
                                      gateway's host: from this local user); try again later";
-
-/// Milliseconds since 1970-01-01 UTC.
-pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis() as i64
-}
 
 /// Milliseconds on a monotonic clock: setting the wall clock must not end every session.
 fn uptime_ms() -> i64 {

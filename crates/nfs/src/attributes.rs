@@ -3,7 +3,7 @@
 use crate::Export;
 use crate::fault::{Answer, Fault};
 use crate::wire::{N3Attributes, N3Kind, N3Set, N3SetTime, N3Settings, N3Status, N3Time};
-use std::time::{SystemTime, UNIX_EPOCH};
+use strait_store::clock::now_ms;
 use strait_store::{ErrorKind, FileStatus, Principal, SetAttributes, StorePath};
 
 /// The size that is reported for directories.
@@ -120,9 +120,7 @@ fn milliseconds(set: &N3SetTime) -> Option<i64> {
         N3SetTime::Given(time) => {
             Some(i64::from(time.seconds) * 1_000 + i64::from(time.nanoseconds / 1_000_000))
         }
-        N3SetTime::Default(N3Set::Now) => {
-            Some(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64)
-        }
+        N3SetTime::Default(N3Set::Now) => Some(now_ms()),
         N3SetTime::Default(_) => None,
     }
 }

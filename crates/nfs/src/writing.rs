@@ -25,6 +25,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strait_store::clock::now_ms;
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileType, FileWriter,
     MAX_CHUNK_BYTES, Principal, Result, StorePath,
@@ -787,14 +788,13 @@ impl Writing {
 }
 
 fn new_record(who: &Principal, path: &StorePath, permission: Option<u32>) -> FileStatus {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     FileStatus {
         path: path.as_str().to_owned(),
         file_type: FileType::File,
         length: 0,
         replication: 1,
         block_size: 0,
-        modified_ms: now.as_millis() as i64,
+        modified_ms: now_ms(),
         accessed_ms: 0,
         permission: permission.unwrap_or(0o644),
         owner: who.user.to_string(),

@@ -17,6 +17,7 @@
 
 pub mod budget;
 pub mod callers;
+pub mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
 pub mod crc;

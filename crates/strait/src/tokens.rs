@@ -5,8 +5,8 @@ use crate::messages::Messages;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use strait_client::Token;
+use strait_store::clock::now_ms;
 use strait_wire::Secret;
 
 /// A token that expires sooner than this isn't used. Must be less than the shortest `--token-lifetime` of a
@@ -117,10 +117,6 @@ fn plain(text: &str) -> String {
             other => format!("%{other:02x}"),
         })
         .collect()
-}
-
-fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! stat and list.
 
 use super::support::{Outcome, Scene, ensure, ensure_eq, refused};
+use crate::clock::now_ms;
 use crate::{ErrorKind, FileType, Result};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Directories made at a time for the large listing.
 const MAKERS: usize = 16;
@@ -123,9 +123,4 @@ async fn list_dropped_half_way_harms_nothing(scene: Scene) -> Outcome {
     drop(listing);
     ensure_eq!(scene.names(&scene.dir).await?, ["a", "b", "c"]);
     Ok(())
-}
-
-fn now_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,7 @@
 //! The namespace of the store in memory: plain data, no locks, no tasks.
 
 use super::permission::{Access, READ, STICKY, TRAVERSE, WRITE, checked};
+use crate::clock::now_ms;
 use crate::{
     CreateOptions, ErrorKind, FileStatus, FileType, MAX_CONCAT_SOURCES, Principal, Result, SetAttributes,
     StorePath, fail,
@@ -9,7 +10,6 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const DEFAULT_FILE_PERMISSION: u32 = 0o644;
 const DEFAULT_DIRECTORY_PERMISSION: u32 = 0o755;
@@ -536,9 +536,4 @@ impl Node {
 
 fn busy<T>() -> Result<T> {
     fail(ErrorKind::Busy, "another writer has the file open")
-}
-
-fn now_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }

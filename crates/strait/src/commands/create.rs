@@ -4,7 +4,7 @@ use super::targets::{WITH_PARENTS, check_directory};
 use crate::cli::{Mkdir, Touch};
 use crate::context::{Context, Place};
 use crate::failure::Failure;
-use std::time::{SystemTime, UNIX_EPOCH};
+use strait_store::clock::now_ms;
 use strait_store::{CreateOptions, ErrorKind, SetAttributes};
 
 /// Makes each directory.
@@ -71,7 +71,7 @@ async fn one(place: &Place, touch: &Touch) -> Result<bool, Failure> {
         writer.close().await?;
         return Ok(true);
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
+    let now = now_ms();
     let both = touch.access == touch.modification;
     let set = SetAttributes {
         accessed_ms: (both || touch.access).then_some(now),

@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::output::Output;
 use futures::{StreamExt, TryStreamExt};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use strait_store::clock::now_ms;
 use strait_store::{CreateOptions, ErrorKind, FileSystemExt, MAX_CHUNK_BYTES, Scheme, StoreUri};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
@@ -270,11 +271,6 @@ fn ms(began: Instant) -> String {
 fn rate(began: Instant) -> String {
     let seconds = began.elapsed().as_secs_f64();
     format!("{} MiB in {seconds:.2} s, {:.0} MB/s", PROBE_BYTES >> 20, PROBE_BYTES as f64 / 1e6 / seconds)
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
