@@ -9,11 +9,11 @@ use crate::context::{Caller, Context};
 use crate::errors::required;
 use crate::legacy::{caller, path};
 use crate::legacy_names as names;
-use crate::random::random;
 use crate::temporary::Temporary;
 use crate::turns;
 use std::path::Path;
 use std::sync::Arc;
+use strait_store::random::random;
 use strait_store::{CreateOptions, Error, ErrorKind, FileSystem, Principal, Result, StorePath};
 use strait_wire::{CopyArgs, Text};
 

@@ -1,12 +1,12 @@
 //! Open files and listings of a session.
 
 use crate::fair::{Grant, Holder, Key};
-use crate::random::random;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use strait_store::random::random;
 use strait_store::{
     Error, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, Principal, Result, StorePath, fail,
 };

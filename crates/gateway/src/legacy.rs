@@ -11,11 +11,11 @@ use crate::context::{Caller, Context};
 use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, OpenFile};
 use crate::legacy_names as names;
-use crate::random::random;
 use crate::session::{Identity, Session};
 use crate::token::Login;
 use futures::StreamExt;
 use std::sync::Arc;
+use strait_store::random::random;
 use strait_store::{CreateOptions, Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use strait_telemetry::Seldom;
 use strait_wire::{

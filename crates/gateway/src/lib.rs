@@ -57,7 +57,6 @@ mod pace;
 mod passwords;
 mod peer;
 mod processor;
-mod random;
 mod refusal;
 mod request;
 mod retry;

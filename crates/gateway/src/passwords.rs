@@ -7,7 +7,6 @@
 
 use crate::hex;
 use crate::mac;
-use crate::random::random;
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString, rand_core::OsRng};
 use hmac::{Hmac, Mac};
@@ -19,6 +18,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strait_store::random::random;
 
 /// Longest user name, in bytes.
 const MAX_USER_BYTES: usize = 64;

@@ -7,7 +7,6 @@ use crate::handles::{Handle, Handles, too_many_files};
 use crate::logins::{Logins, Refusal};
 use crate::mac;
 use crate::peer::{Origin, Peer};
-use crate::random::random;
 use crate::retry::{Mutations, Remembered};
 use crate::shares::{Share, Shares};
 use crate::token::{Claims, Login, Signer};
@@ -18,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use strait_store::clock::now_ms;
+use strait_store::random::random;
 use strait_store::{Error, ErrorKind, Principal, Result, SessionSecret, fail};
 
 /// The message for a client that can't get another session.

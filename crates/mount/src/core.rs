@@ -30,6 +30,7 @@ use std::time::{Duration, SystemTime};
 use strait_plfs::Container;
 use strait_store::budget::Pool;
 use strait_store::names::{Names, group_name, user_name};
+use strait_store::random::random;
 use strait_store::{
     ErrorKind, FileStatus, FileSystem, FileType, MAX_NAME_BYTES, Principal, SessionSecret, StorePath,
     StoreStatus, encoding, fail,
@@ -769,11 +770,4 @@ fn encoded(name: &OsStr) -> Answer<String> {
 /// Decodes a name of the store to bytes.
 fn decoded(name: &str) -> std::borrow::Cow<'_, [u8]> {
     encoding::decode(name).unwrap_or(std::borrow::Cow::Borrowed(name.as_bytes()))
-}
-
-fn random() -> [u8; 8] {
-    let mut bytes = [0; 8];
-    // The names only need to differ. Without random numbers, a rename to an equal name fails.
-    let _ = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
-    bytes
 }

@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use strait_store::SessionSecret;
+use strait_store::random::try_random;
 
 /// Numbers that are recorded as assigned in advance: one entry in the record for this many numbers.
 const AHEAD: u64 = 1_024;
@@ -90,12 +91,8 @@ pub struct Mounted {
 impl Mounted {
     /// The data of a new mount.
     pub fn on(directory: &Path) -> io::Result<Self> {
-        let (mut secret, mut nonce) = ([0; 32], [0; 8]);
-        for random in [&mut secret[..], &mut nonce[..]] {
-            rustix::rand::getrandom(random, rustix::rand::GetRandomFlags::empty())?;
-        }
         let directory = directory.as_os_str().as_bytes().to_vec();
-        Ok(Self { directory, secret, nonce: u64::from_le_bytes(nonce) })
+        Ok(Self { directory, secret: try_random()?, nonce: u64::from_le_bytes(try_random()?) })
     }
 
     /// Its directory.

@@ -8,6 +8,7 @@ use object_store::path::Path;
 use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 use std::fmt;
 use std::sync::Arc;
+use strait_store::random::try_random;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileSystem, FileWriter, Principal, StorePath, append_all,
 };
@@ -36,14 +37,10 @@ impl Draft {
     /// Creates a temporary file in the directory of the object's final name.
     pub async fn begin(files: Arc<dyn FileSystem>, who: Principal, location: &Path) -> Result<Self> {
         let target = encode(location)?;
-        let mut random = [0; RANDOM_BYTES];
-        let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-        if filled != Ok(RANDOM_BYTES) {
-            return Err(convert::error(
-                Error::new(ErrorKind::Internal, "the system returned no random bytes"),
-                location.as_ref(),
-            ));
-        }
+        let random = try_random::<RANDOM_BYTES>().map_err(|_| {
+            let error = Error::new(ErrorKind::Internal, "the system returned no random bytes");
+            convert::error(error, location.as_ref())
+        })?;
         let name = format!("{DRAFT}{:016x}", u64::from_ne_bytes(random));
         let directory = target.parent().unwrap_or_else(StorePath::root);
         let path = directory.join(&name).named(location)?;

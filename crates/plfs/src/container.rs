@@ -2,10 +2,10 @@
 
 use crate::block::{ContainerId, MAX_EPOCH};
 use crate::layout::{Layout, LogName};
-use crate::random::random;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, join};
 use std::sync::{Arc, OnceLock};
+use strait_store::random::random;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileSystemExt, Principal, Result, StorePath,
     fail,

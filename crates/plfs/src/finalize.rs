@@ -12,9 +12,9 @@ use crate::container::{Container, hidden_name};
 use crate::index::Source;
 use crate::layout::LogName;
 use crate::plan::Plan;
-use crate::random::random;
 use crate::view::Listed;
 use std::collections::BTreeSet;
+use strait_store::random::random;
 use strait_store::{Error, ErrorKind, MAX_CONCAT_SOURCES, Result, StorePath, fail};
 
 /// Bytes of the file whose index is examined at once.

@@ -1,11 +1,11 @@
 //! Copies a logical file to a plain file.
 
 use crate::container::{Container, hidden_name};
-use crate::random::random;
 use crate::reader::Reader;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::ops::Range;
+use strait_store::random::random;
 use strait_store::{CreateOptions, Error, ErrorKind, MAX_CHUNK_BYTES, Result, StorePath, fail};
 
 /// Pieces of 4 MiB that are read ahead while earlier ones are written.

@@ -38,7 +38,6 @@ mod merged;
 mod old;
 pub mod pattern;
 mod plan;
-mod random;
 mod reader;
 mod scratch;
 mod table;

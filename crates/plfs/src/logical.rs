@@ -2,10 +2,10 @@
 
 use crate::container::Container;
 use crate::layout::LogName;
-use crate::random::random;
 use crate::reader::Reader;
 use crate::writer::Writer;
 use futures::TryStreamExt;
+use strait_store::random::random;
 use strait_store::{FileStatus, Result};
 
 impl Container {

@@ -7,12 +7,12 @@
 
 use crate::container::{Container, hidden_name};
 use crate::layout::LogName;
-use crate::random::random;
 use crate::scratch::Scratch;
 use crate::table::Table;
 use crate::view::{Listed, View};
 use futures::{StreamExt, TryStreamExt, stream, try_join};
 use std::sync::Arc;
+use strait_store::random::random;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, FileWriter, Result, StorePath,
 };

@@ -16,7 +16,6 @@ use crate::container::{Container, Options};
 use crate::index::Piece;
 use crate::layout::LogName;
 use crate::pattern::{Change, MAX_LENGTH, Pattern};
-use crate::random::random;
 use crate::reader::Reader;
 use crate::view::{Building, View};
 use bytes::{Bytes, BytesMut};
@@ -24,6 +23,7 @@ use futures::StreamExt;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, btree_map, hash_map};
 use std::sync::Arc;
+use strait_store::random::random;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileSystemExt, FileWriter, MAX_CHUNK_BYTES,
     Principal, Result, StorePath, append_all, fail,

@@ -22,12 +22,12 @@
 use crate::container::{Container, hidden_name};
 use crate::layout::LogName;
 use crate::pattern::MAX_LENGTH;
-use crate::random::random;
 use crate::view::Listed;
 use bytes::Bytes;
 use std::fmt::Write;
 use std::sync::Arc;
 use strait_crc::crc32c;
+use strait_store::random::random;
 use strait_store::{CreateOptions, Error, ErrorKind, FileReader, FileSystemExt, Result, StorePath, fail};
 
 const HEAD: &str = "strait-plfs-plan 1";

@@ -48,7 +48,7 @@ impl Content {
 
 /// A file that no other process can open. The kernel frees it with its last handle.
 fn unnamed() -> io::Result<File> {
-    let nonce = u64::from_le_bytes(crate::random::random());
+    let nonce = u64::from_le_bytes(strait_store::random::random());
     let path = std::env::temp_dir().join(format!(".strait-plfs-{nonce:016x}"));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;

@@ -31,6 +31,7 @@ mod memory;
 pub mod names;
 mod path;
 pub mod process;
+pub mod random;
 pub mod size;
 mod types;
 mod uri;

@@ -26,6 +26,7 @@ mod metrics;
 mod output;
 mod password;
 mod progress;
+mod random;
 mod relative;
 mod signals;
 mod tally;

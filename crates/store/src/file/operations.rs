@@ -8,6 +8,7 @@ use super::directories::{self, Made};
 use super::reader::Reader;
 use super::root::{Root, from_errno, identity, name_of, sync_directory};
 use super::writer::{self, Writer};
+use crate::random::try_random;
 use crate::{
     BlockLocation, CreateOptions, Error, ErrorKind, FileStatus, FileType, Result, StorePath, StoreStatus,
     fail,
@@ -58,9 +59,7 @@ pub(super) fn check_writable(root: &Root) -> Result<()> {
         | OFlags::NOFOLLOW
         | OFlags::CLOEXEC;
     for _ in 0..CREATE_ATTEMPTS {
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(from_errno)?;
-        let probe = format!("{PROBE_PREFIX}{:016x}", u64::from_ne_bytes(random));
+        let probe = format!("{PROBE_PREFIX}{:016x}", u64::from_ne_bytes(try_random()?));
         match rustix::fs::openat(root, probe.as_str(), flags, Mode::RUSR | Mode::WUSR) {
             Ok(_) => {
                 return rustix::fs::unlinkat(root, probe.as_str(), AtFlags::empty()).map_err(unwritable);

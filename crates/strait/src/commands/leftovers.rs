@@ -3,6 +3,7 @@
 use crate::context::Place;
 use crate::failure::Failure;
 use crate::messages::Messages;
+use crate::random::random;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -67,10 +68,7 @@ impl Leftovers {
 
     /// A unique name for a temporary file, short enough to be valid in every store.
     pub fn name(&self, command: &str) -> Result<String, Failure> {
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Failure::other(format!("can't get random bytes from the kernel: {error}")))?;
-        Ok(format!(".strait-{command}-{:016x}", u64::from_ne_bytes(random)))
+        Ok(format!(".strait-{command}-{:016x}", u64::from_ne_bytes(random()?)))
     }
 
     /// Registers a file for removal by [`Leftovers::clear`], unless [`Leftovers::settled`] comes first.

@@ -5,6 +5,7 @@ use crate::cli::{Listening, Serve};
 use crate::context::{Context, invoking_user, process_user, umask};
 use crate::failure::Failure;
 use crate::metrics::{self, Metrics};
+use crate::random::random;
 use crate::signals::{Hangups, Signals};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
@@ -384,21 +385,18 @@ fn local_root(path: &Path) -> Result<LocalRoot, Failure> {
 
 /// The key in `file`, which is created if missing; without a file, a random key.
 fn token_key(file: Option<&Path>) -> Result<[u8; 32], Failure> {
-    let mut key = [0; 32];
-    let Some(path) = file else {
-        fill_random(&mut key)?;
-        return Ok(key);
-    };
+    let Some(path) = file else { return random() };
     let failed = |error| Failure::local(error, "open --token-key", path);
     match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(mut file) => {
-            fill_random(&mut key)?;
+            let key = random()?;
             file.write_all(&key).and_then(|()| file.sync_all()).map_err(failed)?;
             return Ok(key);
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(failed(error)),
     }
+    let mut key = [0; 32];
     let mut file = std::fs::File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     let shown = path.display();
@@ -412,12 +410,6 @@ fn token_key(file: Option<&Path>) -> Result<[u8; 32], Failure> {
     }
     file.read_exact(&mut key).map_err(failed)?;
     Ok(key)
-}
-
-fn fill_random(key: &mut [u8; 32]) -> Result<(), Failure> {
-    rustix::rand::getrandom(key, rustix::rand::GetRandomFlags::empty())
-        .map(drop)
-        .map_err(|error| Failure::other(format!("can't get random bytes from the kernel: {error}")))
 }
 
 #[cfg(test)]

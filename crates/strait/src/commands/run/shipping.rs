@@ -4,6 +4,7 @@
 //! while it lives. So the next helper can recognize the directory of a killed helper, and remove it.
 
 use crate::failure::Failure;
+use crate::random::random;
 use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
@@ -104,7 +105,7 @@ impl Hold {
     pub fn new(files: Vec<Shipped>) -> Result<Self, Failure> {
         let base = base()?;
         remove_left(&base);
-        let name = format!("{PREFIX}{}-{:08x}", std::process::id(), rand_u32()?);
+        let name = format!("{PREFIX}{}-{:08x}", std::process::id(), u32::from_ne_bytes(random()?));
         let (directory, lock) = (base.join(&name), base.join(format!("{name}{LOCK}")));
         let failed = |error: io::Error| Failure::local(error, "make a directory for shipped files in", &base);
         let locked =
@@ -199,13 +200,6 @@ impl Drop for Hold {
         let _ = std::fs::remove_dir_all(&self.directory);
         let _ = std::fs::remove_file(&self.lock);
     }
-}
-
-fn rand_u32() -> Result<u32, Failure> {
-    let mut bytes = [0; 4];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Failure::other(format!("can't get random bytes from the kernel: {error}")))?;
-    Ok(u32::from_ne_bytes(bytes))
 }
 
 /// The directory for all helpers of this user. No other user can enter it.
