@@ -42,7 +42,6 @@ mod dispatch;
 mod errors;
 mod fair;
 mod handles;
-mod hex;
 mod homes;
 mod http;
 mod input;

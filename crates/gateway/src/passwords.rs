@@ -5,7 +5,6 @@
 //! Files of earlier versions have lines `user:hash`. Such a line's epoch is derived from the hash,
 //! whose salt is random, until the user's next change writes one.
 
-use crate::hex;
 use crate::mac;
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString, rand_core::OsRng};
@@ -18,6 +17,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strait_store::hex;
 use strait_store::random::random;
 
 /// Longest user name, in bytes.

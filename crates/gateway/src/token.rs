@@ -2,12 +2,11 @@
 //! with the same key accepts them. A token carries the end and the epoch of its login; renewing it
 //! changes neither. Each session's secret for its store is derived from the same key.
 
-use crate::hex;
 use crate::mac;
 use crate::passwords::Epoch;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use strait_store::SessionSecret;
+use strait_store::{SessionSecret, hex};
 
 /// Longest token accepted, in bytes. Tokens made here are far shorter.
 const MAX_TOKEN_BYTES: usize = 1_024;

@@ -112,8 +112,10 @@ mod tests {
     fn an_empty_file_has_hadoops_constant() {
         let checksum = combine(Vec::new()).unwrap();
         assert_eq!(checksum.algorithm, "MD5-of-0MD5-of-0CRC32");
-        let hex: String = checksum.value.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "00000000000000000000000070bc8f4b72a86921468bf8e8441dce51");
+        assert_eq!(
+            strait_store::hex::encode(&checksum.value),
+            "00000000000000000000000070bc8f4b72a86921468bf8e8441dce51"
+        );
     }
 
     #[test]

@@ -85,7 +85,7 @@ async fn checksums_are_those_of_hadoops_shell() {
     let theirs = String::from_utf8(theirs.stdout).unwrap();
     for path in &paths {
         let ours = scene.store.checksum(&scene.superuser, path).await.unwrap();
-        let hex: String = ours.value.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = strait_store::hex::encode(&ours.value);
         let line = theirs.lines().find(|line| line.starts_with(path.as_str())).expect(&theirs);
         assert_eq!(line, format!("{path}\t{}\t{hex}", ours.algorithm));
     }

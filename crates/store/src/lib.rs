@@ -27,6 +27,7 @@ mod error;
 mod ext;
 mod file;
 pub mod foreign;
+pub mod hex;
 mod memory;
 pub mod names;
 mod path;

@@ -11,7 +11,7 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use strait_store::{Result, SessionSecret};
+use strait_store::{Result, SessionSecret, hex};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::sleep;
 
@@ -60,7 +60,7 @@ impl LeaseHolder {
     /// A holder for a session of this user. It has no files. Its calls use the same connection.
     pub fn of_session(&self, secret: &SessionSecret) -> Self {
         let digest = Sha256::new().chain_update(secret.0).chain_update(self.link.user()).finalize();
-        let digest: String = digest[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = hex::encode(&digest[..DIGEST_BYTES]);
         Self::named(Arc::clone(&self.link), Some(format!("strait-{digest}-")))
     }
 

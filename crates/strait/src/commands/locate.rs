@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::format;
 use crate::output::Output;
 use serde_json::Value;
+use strait_store::hex;
 
 /// Prints one line for each block: path, offset, length, hosts.
 pub async fn locate(context: &Context, operands: Operands) -> Result<(), Failure> {
@@ -49,7 +50,7 @@ pub async fn checksum(context: &Context, operands: Operands) -> Result<(), Failu
         let summed = async {
             let place = context.place(uri).await?;
             let checksum = place.fs.checksum(&place.who, &place.path).await?;
-            let value: String = checksum.value.iter().map(|byte| format!("{byte:02x}")).collect();
+            let value = hex::encode(&checksum.value);
             if context.json {
                 return out.object([
                     ("path", place.path.as_str().into()),

@@ -5,13 +5,12 @@ use super::super::download::{Download, Source};
 use super::failure::Failure;
 use super::{Answer, Asked, Place, reply};
 use crate::fair::Grant;
-use crate::hex;
 use crate::turns;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use sha2::{Digest as _, Sha256};
 use std::time::SystemTime;
-use strait_store::{Error, ErrorKind, FileReader, FileStatus};
+use strait_store::{Error, ErrorKind, FileReader, FileStatus, hex};
 use strait_web::{Conditions, EntityTag, Part, Range, State, Verdict};
 
 /// Bytes of a file's tag. Among fewer than some 2^64 states, two are unlikely to have the same tag.

@@ -6,7 +6,6 @@ use super::json::{self, Attributes, Block, Blocks, Change, Page, Rename, Status}
 use super::{Answer, Asked, Place, files, reply};
 use crate::config::PAGE_BYTES;
 use crate::handles::{Handle, Listing};
-use crate::hex;
 use crate::listings::Unfinished;
 use crate::session::Session;
 use crate::turns;
@@ -16,7 +15,7 @@ use hyper::{Method, Response, StatusCode};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
-use strait_store::{Error, ErrorKind, FileSystemExt, Result as StoreResult};
+use strait_store::{Error, ErrorKind, FileSystemExt, Result as StoreResult, hex};
 use strait_web::encode_path;
 use tokio::sync::Mutex;
 

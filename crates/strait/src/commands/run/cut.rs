@@ -2,11 +2,10 @@
 
 use crate::context::Place;
 use crate::failure::Failure;
-use std::fmt::Write as _;
 use std::ops::Range;
 use strait_dispatch::Slice;
 use strait_dispatch::split::Edge;
-use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES};
+use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, hex};
 
 /// Sizes of the first and of the largest read in the search for a record's end. Most records are short. For a
 /// long one, larger reads save round trips.
@@ -15,12 +14,7 @@ const LONGEST_LOOK: usize = MAX_CHUNK_BYTES;
 
 /// The store's identity of the file's contents, in hexadecimal.
 pub fn identity(reader: &dyn FileReader) -> Option<String> {
-    let mut text = String::new();
-    for byte in reader.identity()? {
-        // Writing to a String never fails.
-        let _ = write!(text, "{byte:02x}");
-    }
-    Some(text)
+    reader.identity().map(|identity| hex::encode(&identity))
 }
 
 /// The byte range of the file that is the input.

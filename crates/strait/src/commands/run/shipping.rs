@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use strait_dispatch::frame::{OUTPUT_BYTES, Shipped};
+use strait_store::hex;
 use tempfile::TempDir;
 
 /// Largest number of files: each command's directory has a link to each of them.
@@ -70,17 +71,13 @@ pub fn digest(file: &mut File) -> io::Result<(u64, String)> {
     let mut buffer = vec![0; OUTPUT_BYTES];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok((bytes, hexadecimal(&digest.finalize()))),
+            0 => return Ok((bytes, hex::encode(&digest.finalize()))),
             read => {
                 bytes += read as u64;
                 digest.update(&buffer[..read]);
             }
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A host's directory of shipped files.
@@ -163,7 +160,7 @@ impl Hold {
     /// Checks the digests of the files, and makes them read-only.
     pub fn check(&mut self) -> Result<(), Failure> {
         for Arriving { shipped, file, digest, .. } in &mut self.files {
-            if hexadecimal(&std::mem::take(digest).finalize()) != shipped.sha256 {
+            if hex::encode(&std::mem::take(digest).finalize()) != shipped.sha256 {
                 return Err(Failure::other(format!(
                     "{} arrived damaged, or changed after `strait run` started",
                     shipped.name
