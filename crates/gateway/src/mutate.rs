@@ -282,9 +282,7 @@ pub async fn append_data(
         let expected =
             request.expected_offset.map(|offset| unsigned(offset, "expected_offset")).transpose()?;
         let data = required(request.data, "data")?;
-        if data.len() > strait_store::MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces");
-        }
+        strait_store::arguments::check_append(&data)?;
         Ok((file, expected, data))
     })?;
     let (is_retry, lost_track) = (request.is_retry.unwrap_or(false), asked.lost_track);

@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use std::ops::Range;
 use std::sync::Arc;
 use strait_store::budget::Pool;
-use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, fail};
+use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, arguments, fail};
 use tokio::sync::Mutex;
 
 /// Most concurrent reads of logs for one read of the file.
@@ -115,10 +115,7 @@ impl Reader {
     /// InvalidArgument if `length` is above [`MAX_CHUNK_BYTES`]; Corrupt if a log has fewer bytes
     /// than its index describes.
     pub async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
-                .map_err(|error: Error| error.at("read", self.logs.container.path()));
-        }
+        arguments::check_read(length).map_err(|error| error.at("read", self.logs.container.path()))?;
         let range = offset..offset.saturating_add(length as u64).min(self.length());
         if range.is_empty() {
             return Ok(Bytes::new());

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use strait_store::foreign::{Foreign, Listing, Reader, Writer, absent};
 use strait_store::{
     BlockLocation, Capabilities, CreateOptions, Error, ErrorKind, FileStatus, FileType, Principal, Result,
-    SetAttributes, StoreStatus, fail,
+    SetAttributes, StoreStatus, arguments, fail,
 };
 use symbols::{File, FileInfo, Fs, Symbols};
 
@@ -467,7 +467,7 @@ impl Foreign for HdfsLibrary {
         let source = self.stat(who, from)?;
         let within = to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/'));
         if within && source.is_directory() {
-            return fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself");
+            return Err(arguments::into_itself());
         }
         if self.inner.find(to)?.is_none() {
             self.inner.check_parents(to)?;

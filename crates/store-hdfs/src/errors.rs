@@ -1,11 +1,10 @@
 //! Converts Hadoop's errors to Strait's.
 
 use super::rpc::RpcError;
-use bytes::Bytes;
 use hdfs_native::HdfsError;
 use std::error::Error as _;
 use std::io;
-use strait_store::{Error, ErrorKind, MAX_CHUNK_BYTES, Result, fail};
+use strait_store::{Error, ErrorKind, Result, fail};
 
 /// Longest message passed on. The first line of a Java exception is shorter. The library's list of
 /// failed datanodes may be longer.
@@ -20,15 +19,6 @@ pub(super) enum Effect {
     Mutation,
     /// It changes the store, but the server recognises a repetition. So it can be repeated.
     Remembered,
-}
-
-/// An error if the append of `data` to `path` is too large.
-pub(super) fn check_append(data: &Bytes, path: &str) -> Result<()> {
-    match data.len() > MAX_CHUNK_BYTES {
-        false => Ok(()),
-        true => fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
-            .map_err(|error: Error| error.at("append", path)),
-    }
 }
 
 /// The error of an operation on a closed writer of `path`.

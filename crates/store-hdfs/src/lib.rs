@@ -60,7 +60,7 @@ use std::sync::Arc;
 use strait_store::StorePath;
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
-    Principal, SetAttributes, StoreStatus,
+    Principal, SetAttributes, StoreStatus, arguments,
 };
 use strait_store::{Error, ErrorKind, Result, fail};
 
@@ -179,9 +179,7 @@ impl FileSystem for HdfsStore {
         let renamed = match () {
             () if from.is_root() => fail(ErrorKind::InvalidArgument, "the root can't be renamed"),
             () if to.is_root() => fail(ErrorKind::AlreadyExists, "the root always exists"),
-            () if from != to && from.contains(to) => {
-                fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself")
-            }
+            () if from != to && from.contains(to) => Err(arguments::into_itself()),
             () => self.shared.rename(who, from.as_str(), to.as_str(), replace).await,
         };
         renamed.map_err(|error| error.at("rename", from))

@@ -1,13 +1,13 @@
 //! The trait's writer, on top of the library's.
 
-use super::errors::{Effect, check_append, closed_writer, from_library};
+use super::errors::{Effect, closed_writer, from_library};
 use super::recovery::Recoveries;
 use async_trait::async_trait;
 use bytes::Bytes;
 use hdfs_native::{Client, HdfsError};
 use std::sync::Arc;
 use strait_store::FileWriter;
-use strait_store::{Error, Result};
+use strait_store::{Error, Result, arguments};
 use tokio::runtime::Handle;
 
 /// Writes a file through the library's pipeline.
@@ -51,7 +51,7 @@ impl LibraryWriter {
 #[async_trait]
 impl FileWriter for LibraryWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        check_append(&data, &self.path)?;
+        arguments::check_append(&data).map_err(|error| error.at("append", &self.path))?;
         if data.is_empty() {
             return Ok(());
         }

@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 use strait_store::budget::Share;
-use strait_store::{Error, FileReader, MAX_CHUNK_BYTES};
-use strait_store::{ErrorKind, Result, fail};
+use strait_store::{FileReader, Result, arguments};
 
 /// Reads at any offset, for any number of callers at once.
 pub(super) struct HdfsReader {
@@ -25,10 +24,7 @@ impl HdfsReader {
 #[async_trait]
 impl FileReader for HdfsReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
-                .map_err(|error: Error| error.at("read", &self.path));
-        }
+        arguments::check_read(length).map_err(|error| error.at("read", &self.path))?;
         let end = offset.saturating_add(length as u64).min(self.ahead.length());
         if offset >= end {
             return Ok(Bytes::new());

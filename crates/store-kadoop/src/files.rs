@@ -9,11 +9,11 @@ use bytes::Bytes;
 use std::sync::Arc;
 use strait_kadoop_client::Reader;
 use strait_kadoop_core::messages::Caller;
+use strait_store::FileReader;
 use strait_store::StorePath;
 use strait_store::crc::checksum;
-use strait_store::{Checksum, CreateOptions, Principal};
+use strait_store::{Checksum, CreateOptions, Principal, arguments};
 use strait_store::{Error, ErrorKind, Result, fail};
-use strait_store::{FileReader, MAX_CHUNK_BYTES};
 
 /// Permission of a new file for which the caller gives none: HDFS's own default (0666 less the
 /// umask 022).
@@ -100,12 +100,7 @@ pub(super) struct KadoopReader {
 impl FileReader for KadoopReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         let read = async {
-            if length > MAX_CHUNK_BYTES {
-                return fail(
-                    ErrorKind::InvalidArgument,
-                    "one read may ask for at most 4 MiB; read in pieces",
-                );
-            }
+            arguments::check_read(length)?;
             // No file is that long.
             if length == 0 || offset.checked_add(length as u64).is_none() {
                 return Ok(Bytes::new());

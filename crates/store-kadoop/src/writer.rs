@@ -8,7 +8,7 @@ use std::sync::Arc;
 use strait_kadoop_client::Writer;
 use strait_kadoop_wire::Failure;
 use strait_store::StorePath;
-use strait_store::{Error, FileWriter, MAX_CHUNK_BYTES};
+use strait_store::{Error, FileWriter, arguments};
 use strait_store::{ErrorKind, Result, fail};
 use tokio::runtime::Handle;
 
@@ -97,10 +97,7 @@ fn lost<T>() -> Result<T> {
 #[async_trait]
 impl FileWriter for KadoopWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
-                .map_err(|error: Error| error.at("append", &self.path));
-        }
+        arguments::check_append(&data).map_err(|error| error.at("append", &self.path))?;
         if data.is_empty() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use strait_store::budget::{Reserved, Share};
-use strait_store::{Error, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, fail};
+use strait_store::{Error, ErrorKind, FileReader, Result, arguments, fail};
 use tokio::task::AbortHandle;
 
 /// Bytes of one read-ahead request. A request takes an endpoint some 10 to 50 ms, whatever its size.
@@ -203,10 +203,7 @@ pub async fn get(
 #[async_trait]
 impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
-                .map_err(|error: Error| error.at("read", &self.path));
-        }
+        arguments::check_read(length).map_err(|error| error.at("read", &self.path))?;
         let end = offset.saturating_add(length as u64).min(self.object.meta.size);
         if offset >= end {
             return Ok(Bytes::new());

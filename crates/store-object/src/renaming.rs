@@ -13,7 +13,7 @@ use hyper::header::{HeaderValue, IF_NONE_MATCH};
 use object_store::path::Path;
 use object_store::{CopyMode, CopyOptions, Error as Failed, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
 use std::time::Duration;
-use strait_store::{Error, ErrorKind, Result, StorePath, fail};
+use strait_store::{Error, ErrorKind, Result, StorePath, arguments, fail};
 use tokio::time::timeout;
 
 /// Size of the largest object that S3 copies by one request.
@@ -32,7 +32,7 @@ impl ObjectStore {
             return fail(ErrorKind::InvalidArgument, "the root can't be renamed");
         }
         if from != to && from.contains(to) && matches!(self.find(from).await?, Found::Directory) {
-            return fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself");
+            return Err(arguments::into_itself());
         }
         let source = self.find(from).await?;
         if matches!(source, Found::Nothing) {

@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{MultipartUpload, PutMode, PutOptions, PutResult};
 use std::sync::Arc;
 use std::time::Duration;
-use strait_store::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, fail};
+use strait_store::{Error, ErrorKind, FileWriter, Result, arguments, fail};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -231,10 +231,7 @@ impl Writer {
 impl FileWriter for Writer {
     async fn append(&mut self, data: Bytes) -> Result<()> {
         self.check_open().map_err(|error| error.at("append", &self.path))?;
-        if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
-                .map_err(|error: Error| error.at("append", &self.path));
-        }
+        arguments::check_append(&data).map_err(|error| error.at("append", &self.path))?;
         if data.is_empty() {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use strait_store::foreign::{Foreign, Listing, Reader, Writer};
 use strait_store::work;
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileReader, FileStatus,
-    FileSystem, FileWriter, MAX_CHUNK_BYTES, Principal, Result, SetAttributes, StorePath, StoreStatus, fail,
+    FileSystem, FileWriter, Principal, Result, SetAttributes, StorePath, StoreStatus, arguments, fail,
 };
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -169,10 +169,7 @@ impl ForeignWriter {
 #[async_trait]
 impl FileReader for ForeignReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "one read may ask for at most 4 MiB; read in pieces")
-                .map_err(|error: Error| error.at("read", &self.path));
-        }
+        arguments::check_read(length).map_err(|error| error.at("read", &self.path))?;
         let Some(reader) = self.reader.0.clone() else { return Ok(Bytes::new()) };
         // Libraries use signed offsets.
         let end = offset.saturating_add(length as u64);
@@ -195,10 +192,7 @@ impl FileReader for ForeignReader {
 #[async_trait]
 impl FileWriter for ForeignWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "data has more than 4 MiB; append it in pieces")
-                .map_err(|error: Error| error.at("append", &self.path));
-        }
+        arguments::check_append(&data).map_err(|error| error.at("append", &self.path))?;
         let length = data.len() as u64;
         if length > 0 {
             self.step("append", self.store.patience, move |writer| writer.write(&data)).await?;

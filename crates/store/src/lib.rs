@@ -15,6 +15,7 @@
 //! store's own URI; name a foreign file system; act with more rights than the call's [`Principal`]
 //! has, unless the store declares itself single-identity.
 
+pub mod arguments;
 pub mod budget;
 pub mod callers;
 pub mod clock;

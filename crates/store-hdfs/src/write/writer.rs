@@ -1,7 +1,7 @@
 //! The trait's writer: cuts the application's bytes, and waits for acknowledgements.
 
 use super::super::datanode::Datanodes;
-use super::super::errors::{check_append, closed_writer};
+use super::super::errors::closed_writer;
 use super::super::recovery::Recoveries;
 use super::super::wire::ExtendedBlock;
 use super::abandoned;
@@ -15,9 +15,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use strait_store::FileWriter;
 use strait_store::Result;
 use strait_store::budget::{Reserved, Share};
+use strait_store::{FileWriter, arguments};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -208,7 +208,7 @@ async fn close_abandoned(mut open: Open, recoveries: Arc<Recoveries>) {
 #[async_trait]
 impl FileWriter for DatanodesWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        check_append(&data, &self.path)?;
+        arguments::check_append(&data).map_err(|error| error.at("append", &self.path))?;
         let Some(open) = &mut self.open else { return closed_writer("append", &self.path) };
         let length = data.len() as u64;
         let appended = async {

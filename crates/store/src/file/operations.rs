@@ -11,7 +11,7 @@ use super::writer::{self, Writer};
 use crate::random::try_random;
 use crate::{
     BlockLocation, CreateOptions, Error, ErrorKind, FileStatus, FileType, Result, StorePath, StoreStatus,
-    fail,
+    arguments, fail,
 };
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -203,7 +203,7 @@ impl Inner {
             return fail(ErrorKind::AlreadyExists, "the new name is the old one or the root");
         }
         if from.contains(to) {
-            return fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself");
+            return Err(arguments::into_itself());
         }
         let Some(to_parent) = self.root.parent(to)? else {
             return fail(ErrorKind::AlreadyExists, "the root is a directory");
@@ -230,7 +230,7 @@ impl Inner {
             Err(Errno::XDEV) => {
                 fail(ErrorKind::Unsupported, "the old and the new name are on different file systems")
             }
-            Err(Errno::INVAL) => fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself"),
+            Err(Errno::INVAL) => Err(arguments::into_itself()),
             Err(errno) => Err(from_errno(errno)),
         }
     }

@@ -4,7 +4,7 @@ use super::buffers;
 use super::root::from_errno;
 use crate::crc::Crc32c;
 use crate::work::{self, blocking};
-use crate::{Checksum, ErrorKind, FileReader, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use crate::{Checksum, FileReader, Result, StorePath, arguments};
 use async_trait::async_trait;
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
@@ -68,10 +68,7 @@ impl Reader {
 #[async_trait]
 impl FileReader for Reader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "a read is at most 4 MiB")
-                .map_err(|error: crate::Error| error.at("read", &self.path));
-        }
+        arguments::check_read(length).map_err(|error| error.at("read", &self.path))?;
         // The kernel counts offsets in i64; no file reaches that far.
         let length =
             length.min(usize::try_from(i64::MAX as u64 - offset.min(i64::MAX as u64)).unwrap_or(length));

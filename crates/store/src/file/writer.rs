@@ -3,7 +3,7 @@
 use super::attributes::clear_set_id_bits;
 use super::root::from_errno;
 use crate::work;
-use crate::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use crate::{ErrorKind, FileWriter, Result, StorePath, arguments, fail};
 use async_trait::async_trait;
 use bytes::Bytes;
 use rustix::fs::FlockOperation;
@@ -105,10 +105,7 @@ impl Writer {
 #[async_trait]
 impl FileWriter for Writer {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append is at most 4 MiB")
-                .map_err(|error: Error| error.at("append", &self.path));
-        }
+        arguments::check_append(&data).map_err(|error| error.at("append", &self.path))?;
         self.run("append", move |target| target.append(&data)).await?;
         self.sync_beside_appends();
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::lock;
 use super::tree::{Content, NodeId, Tree};
-use crate::{ErrorKind, FileReader, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
+use crate::{FileReader, FileWriter, Result, StorePath, arguments};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex};
@@ -22,9 +22,7 @@ impl MemoryReader {
 #[async_trait]
 impl FileReader for MemoryReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
-        if length > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "a read is at most 4 MiB");
-        }
+        arguments::check_read(length)?;
         let content = lock(&self.content);
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
         let end = start.saturating_add(length).min(content.len());
@@ -66,9 +64,7 @@ impl MemoryWriter {
 #[async_trait]
 impl FileWriter for MemoryWriter {
     async fn append(&mut self, data: Bytes) -> Result<()> {
-        if data.len() > MAX_CHUNK_BYTES {
-            return fail(ErrorKind::InvalidArgument, "an append is at most 4 MiB");
-        }
+        arguments::check_append(&data)?;
         self.unflushed.extend_from_slice(&data);
         self.position += data.len() as u64;
         Ok(())

@@ -4,7 +4,7 @@ use super::permission::{Access, READ, STICKY, TRAVERSE, WRITE, checked};
 use crate::clock::now_ms;
 use crate::{
     CreateOptions, ErrorKind, FileStatus, FileType, MAX_CONCAT_SOURCES, Principal, Result, SetAttributes,
-    StorePath, fail,
+    StorePath, arguments, fail,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -248,7 +248,7 @@ impl Tree {
             return fail(ErrorKind::AlreadyExists, "the root is a directory");
         };
         if from.contains(to) {
-            return fail(ErrorKind::InvalidArgument, "a directory can't be moved into itself");
+            return Err(arguments::into_itself());
         }
         let to_parent = self.resolve(who, &to_parent_path)?;
         self.directory(to_parent)?;
