@@ -153,10 +153,11 @@ impl Builder {
         self.c_from(path, text, output, style)
     }
 
-    /// Generates one of rpcgen's C files for a text. Errors and output refer to it by `name`.
+    /// For tests: generates one of rpcgen's C files for a text. Errors and output refer to it by `name`.
     ///
     /// # Errors
     /// The source has errors.
+    #[doc(hidden)]
     pub fn generate_c_from(
         &self,
         name: &str,

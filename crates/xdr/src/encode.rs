@@ -3,7 +3,6 @@
 use crate::nesting::Nesting;
 use crate::{EncodeError, Opaque, Text, UNIT_BYTES};
 use bytes::Bytes;
-use std::io::IoSlice;
 
 /// Opaques of at least this size are sent from their own memory, without a copy. Copying 8 KiB costs about as
 /// much as one more slice in a gathering write (0.3 µs).
@@ -315,18 +314,6 @@ impl Encoded<'_> {
             .zip(payloads)
             .flat_map(|((start, end), payload)| [&self.buffer[start..end], payload])
             .filter(|segment| !segment.is_empty())
-    }
-
-    /// The pieces, for one gathering write.
-    pub fn io_slices(&self) -> Vec<IoSlice<'_>> {
-        self.segments().map(IoSlice::new).collect()
-    }
-
-    /// The buffer up to the first large opaque. It begins with the content that the encoder got at its start,
-    /// so that a caller can fill in a header once the length is known.
-    pub fn head_mut(&mut self) -> &mut [u8] {
-        let end = self.gathered.first().map_or(self.buffer.len(), |payload| payload.at);
-        &mut self.buffer[..end]
     }
 
     /// All pieces, copied to one vector.

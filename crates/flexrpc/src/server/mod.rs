@@ -245,7 +245,8 @@ impl Server {
         Ok(())
     }
 
-    /// The number of service workers.
+    /// For tests: the number of service workers.
+    #[doc(hidden)]
     pub fn worker_count(&self) -> usize {
         self.workers.count()
     }
