@@ -124,19 +124,6 @@ impl ErrorKind {
         TABLE.iter().find(|row| row.thrift == code).map(|row| row.kind)
     }
 
-    /// The kind behind an HTTP status and a WebHDFS `RemoteException`. The exception's name
-    /// decides; the status counts only if the name is unknown.
-    pub fn from_http(status: u16, remote_exception: &str) -> Self {
-        let by_name = TABLE.iter().find(|row| row.remote_exception == remote_exception);
-        let by_status = || TABLE.iter().find(|row| row.http == status);
-        by_name.or_else(by_status).map_or(Self::Internal, |row| row.kind)
-    }
-
-    /// The kind behind an exit code of the `strait` command.
-    pub fn from_exit(code: u8) -> Option<Self> {
-        TABLE.iter().find(|row| row.exit == code).map(|row| row.kind)
-    }
-
     /// The kind for a Linux errno: the table's own, and other numbers with the same meaning for a
     /// file system.
     pub fn from_errno(errno: i32) -> Self {
@@ -341,8 +328,13 @@ mod tests {
             assert_eq!(ErrorKind::from_name(row.name), Some(row.kind));
             assert_eq!(ErrorKind::from_errno(row.errno), row.kind);
             assert_eq!(ErrorKind::from_thrift(row.thrift), Some(row.kind));
-            assert_eq!(ErrorKind::from_http(row.http, row.remote_exception), row.kind);
-            assert_eq!(ErrorKind::from_exit(row.exit), Some(row.kind));
+            let same =
+                |other: &&Row| other.remote_exception == row.remote_exception || other.exit == row.exit;
+            assert_eq!(
+                TABLE.iter().filter(same).count(),
+                1,
+                "another kind's exception or exit code: {row:?}"
+            );
         }
         assert_eq!(TABLE.last().map(|row| row.kind), Some(ErrorKind::Internal), "no kind without a row");
     }

@@ -13,6 +13,7 @@ use strait_client::blocking::{Client, Reader, Writer};
 use strait_client::{
     CreateOptions, Error, ErrorKind, FileStatus, FileSystem, Options, Principal, SetAttributes, StorePath,
 };
+use strait_store::TABLE;
 use tempfile::TempDir;
 
 const CASES: &str = include_str!("../../../../clients/conformance/cases.json");
@@ -341,8 +342,8 @@ impl<'a> CaseRun<'a> {
         if run.code == 0 {
             return Ok(());
         }
-        let kind = u8::try_from(run.code).ok().and_then(ErrorKind::from_exit);
-        let kind = kind.ok_or_else(|| Failure::Case(format!("exit code {}: {}", run.code, run.stderr)))?;
+        let row = TABLE.iter().find(|row| i32::from(row.exit) == run.code);
+        let kind = row.map(|row| row.kind).ok_or_else(|| Failure::Case(format!("exit code {}: {}", run.code, run.stderr)))?;
         let named = step["error"]["path"].as_str().map(|path| self.absolute(step, path));
         let named = named.filter(|path| run.stderr.contains(&format!("{path}:"))).unwrap_or_default();
         Err(Error::new(kind, run.stderr).at("put", named).into())
