@@ -8,11 +8,11 @@ mod heartbeats;
 mod hosts;
 mod logins;
 mod numbers;
+mod operators;
 mod refusals;
 mod removal;
 mod roll;
 mod shares;
-mod standings;
 mod watches;
 
 use super::{SLOW_CALL, checkpoints::checkpoint, commit::Commit, observed::Observed};

@@ -343,7 +343,9 @@ impl<'a> CaseRun<'a> {
             return Ok(());
         }
         let row = TABLE.iter().find(|row| i32::from(row.exit) == run.code);
-        let kind = row.map(|row| row.kind).ok_or_else(|| Failure::Case(format!("exit code {}: {}", run.code, run.stderr)))?;
+        let kind = row
+            .map(|row| row.kind)
+            .ok_or_else(|| Failure::Case(format!("exit code {}: {}", run.code, run.stderr)))?;
         let named = step["error"]["path"].as_str().map(|path| self.absolute(step, path));
         let named = named.filter(|path| run.stderr.contains(&format!("{path}:"))).unwrap_or_default();
         Err(Error::new(kind, run.stderr).at("put", named).into())

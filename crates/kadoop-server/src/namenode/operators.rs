@@ -1,4 +1,4 @@
-//! Operators' requests: decommission, recommission, rebalance.
+//! Operators' requests: the datanodes' standings, decommission, recommission, rebalance.
 
 use super::{Shared, audit::Asked};
 use strait_flexrpc::Request;
