@@ -1,7 +1,7 @@
 //! A connection's peer, and the sessions that serve its calls.
 
-use crate::fair::Key;
 use crate::peer::Peer;
+use crate::pool::Key;
 use crate::session::{Identity, Session, Sessions};
 use crate::shared::Shared;
 use crate::token::Login;

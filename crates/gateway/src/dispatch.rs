@@ -3,8 +3,8 @@
 use crate::config::PAGE_BYTES;
 use crate::context::Context;
 use crate::errors::Exception;
-use crate::fair::Key;
 use crate::memory::Permit;
+use crate::pool::Key;
 use crate::request::{self, Body, Outgoing, Request};
 use crate::{copies, legacy, mutate, turns, v2};
 use futures::FutureExt;

@@ -1,6 +1,6 @@
 //! Open files and listings of a session.
 
-use crate::fair::{Grant, Holder, Key};
+use crate::pool::{Grant, Holder, Key};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::collections::{HashMap, VecDeque};
@@ -309,7 +309,7 @@ fn unknown() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fair::Pool;
+    use crate::pool::Pool;
 
     fn session(pool: &Arc<Pool>, user: &str) -> Handles {
         Handles::new(100, pool.holder(&Key::User(user.into())))

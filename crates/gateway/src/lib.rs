@@ -7,7 +7,7 @@
 //!   socket ←─ connection (answers in order) ←─┘ memory (one budget for all)
 //! ```
 //!
-//! `fair` holds the rules by which users share memory and turns. `slow` ends connections that keep
+//! `pool` holds the rules by which users share memory and turns. `slow` ends connections that keep
 //! memory from others. `processor` bounds how many tasks of one user are ready to run.
 //!
 //! There is one TCP port, and one task for each connection. [`Config`] names the stores, the clients to
@@ -40,7 +40,6 @@ mod copies;
 mod departure;
 mod dispatch;
 mod errors;
-mod fair;
 mod handles;
 mod homes;
 mod http;
@@ -55,6 +54,8 @@ mod mutate;
 mod pace;
 mod passwords;
 mod peer;
+mod places;
+mod pool;
 mod processor;
 mod refusal;
 mod request;
@@ -62,7 +63,6 @@ mod retry;
 mod server;
 mod session;
 mod shared;
-mod shares;
 mod slow;
 mod temporary;
 mod tls;

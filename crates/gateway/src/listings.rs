@@ -6,8 +6,8 @@
 //! one that is not in use; if all are in use, the gateway refuses the new one.
 
 use crate::config::Limits;
-use crate::fair::Key;
 use crate::handles::Listing;
+use crate::pool::Key;
 use crate::session::Session;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -7,7 +7,7 @@
 //! pairs that have logged in before. The memory for all of this is bounded.
 
 use crate::peer::Origin;
-use crate::shares::{Share, Shares};
+use crate::places::{self, Places};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +43,8 @@ pub struct Logins {
     hasher: RandomState,
     failing: Mutex<Recent<Failures>>,
     known: Mutex<Recent<()>>,
-    places: Arc<Shares>,
-    kept: Arc<Shares>,
+    places: Arc<Places>,
+    kept: Arc<Places>,
     turns: Turns,
     counts: Counts,
     failures_logged: Seldom,
@@ -74,7 +74,7 @@ pub enum Refusal {
 }
 
 /// A place among the logins in progress, released when dropped.
-pub struct Place(#[expect(dead_code, reason = "held for its Drop")] Share);
+pub struct Place(#[expect(dead_code, reason = "held for its Drop")] places::Place);
 
 impl Logins {
     /// For at most `places` logins at once. At most `checks` of them run a check; the others wait.
@@ -83,8 +83,8 @@ impl Logins {
             hasher: RandomState::new(),
             failing: Mutex::new(Recent::new(PAIRS)),
             known: Mutex::new(Recent::new(PAIRS)),
-            kept: Shares::new(places / KEPT_PART),
-            places: Shares::new(places - places / KEPT_PART),
+            kept: Places::new(places / KEPT_PART),
+            places: Places::new(places - places / KEPT_PART),
             turns: Turns::new(checks),
             counts: Counts::default(),
             failures_logged: Seldom::new(),

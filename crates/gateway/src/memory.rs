@@ -13,7 +13,7 @@
 //! others waiting, and memory stays bounded.
 
 use crate::config::Limits;
-use crate::fair::{Grant, Holder, Key, Pool};
+use crate::pool::{Grant, Holder, Key, Pool};
 use crate::slow::{Cut, Flow, Flows};
 use std::future::Future;
 use std::sync::Arc;

@@ -8,9 +8,9 @@
 
 use crate::context::{Caller, Context};
 use crate::errors::{Exception, required, signed, unsigned};
-use crate::fair::Grant;
 use crate::handles::{Closed, Handle, OpenFile, Place};
 use crate::memory::Permit;
+use crate::pool::Grant;
 use crate::retry::{Entry, Keep, Outcome, RequestId};
 use crate::turns;
 use crate::v2::path;

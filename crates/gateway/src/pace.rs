@@ -4,7 +4,7 @@
 //! keep the processors from serving users. Requests of an origin beyond the pace wait.
 
 use crate::config::Limits;
-use crate::fair::Key;
+use crate::pool::Key;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@
 //! before it computes. Tasks that wait for a turn cost next to nothing. A task holds its turn only
 //! while it is ready or computes, so clients that stall hold none.
 
-use crate::fair::{Holder, Pool};
+use crate::pool::{Holder, Pool};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ async fn woken() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fair::Key;
+    use crate::pool::Key;
     use futures::FutureExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::oneshot;

@@ -3,9 +3,9 @@
 
 use crate::config::Limits;
 use crate::errors::Exception;
-use crate::fair::Key;
 use crate::input::{Input, Received, Sender};
 use crate::memory::Budget;
+use crate::pool::Key;
 use crate::request::{Body, Request};
 use bytes::Bytes;
 use futures::FutureExt;

@@ -7,11 +7,11 @@ use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
 use crate::peer::Peer;
+use crate::places::Places;
 use crate::processor;
 use crate::refusal::{self, Reserve};
 use crate::session::Sessions;
 use crate::shared::{GatewayNumbers, Shared};
-use crate::shares::Shares;
 use crate::turns::{Queued, Turns};
 use rustix::io::Errno;
 use std::future::Future;
@@ -134,7 +134,7 @@ impl Gateway {
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let Self { listener, shared, reload, .. } = self;
         let (stop, stopped) = watch::channel(false);
-        let room = Shares::new(shared.limits.connections);
+        let room = Places::new(shared.limits.connections);
         let mut connections = JoinSet::new();
         let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
         let mut reserve = Reserve::new();

@@ -2,13 +2,13 @@
 
 use crate::closed::Closed;
 use crate::config::{Access, Config, ConfiguredStore, Limits};
-use crate::fair::{Grant, Holder, Key, Pool};
 use crate::handles::{Handle, Handles, too_many_files};
 use crate::logins::{Logins, Refusal};
 use crate::mac;
 use crate::peer::{Origin, Peer};
+use crate::places::{Place, Places};
+use crate::pool::{Grant, Holder, Key, Pool};
 use crate::retry::{Mutations, Remembered};
-use crate::shares::{Share, Shares};
 use crate::token::{Claims, Login, Signer};
 use std::collections::HashMap;
 use std::fmt;
@@ -141,7 +141,7 @@ pub struct Session {
     /// On the clock of [`uptime_ms`].
     last_used_ms: AtomicI64,
     /// Its place in the share of the origin that opened it; none once it has ended.
-    place: Mutex<Option<Share>>,
+    place: Mutex<Option<Place>>,
 }
 
 impl Session {
@@ -314,7 +314,7 @@ pub struct Sessions {
     remembered: Arc<Remembered>,
     /// Places for open files and listings.
     handles: Arc<Pool>,
-    places: Arc<Shares>,
+    places: Arc<Places>,
     logins: Logins,
 }
 
@@ -331,7 +331,7 @@ impl Sessions {
             stores: config.stores,
             access: config.access,
             signer: Signer::new(config.token_key),
-            places: Shares::new(config.limits.sessions),
+            places: Places::new(config.limits.sessions),
             logins: Logins::new(config.limits.logins, config.limits.password_checks),
             remembered: Remembered::new(config.limits.remembered_bytes, config.limits.remembered_for),
             handles: Pool::new(config.limits.handles),

@@ -1,10 +1,10 @@
 //! State that all connections share.
 
 use crate::config::{HttpAccess, Limits, LocalRoot, Service2009};
-use crate::fair::Pool;
 use crate::listings::Listings;
 use crate::memory::Budget;
 use crate::pace::Pace;
+use crate::pool::Pool;
 use crate::session::Sessions;
 use crate::tls::Tls;
 use crate::turns::Turns;

@@ -5,7 +5,7 @@
 //! the minimum rate, the slowest first, until enough memory is free. For a waiting request, it ends only
 //! connections of the same holder, or of holders that have more. If no request waits, it ends none.
 
-use crate::fair::{Holder, Need};
+use crate::pool::{Holder, Need};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -185,7 +185,7 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fair::{Grant, Key, Pool};
+    use crate::pool::{Grant, Key, Pool};
     use tokio::time::advance;
 
     const GRACE: Duration = Duration::from_secs(1);

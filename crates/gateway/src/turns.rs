@@ -8,7 +8,7 @@
 //! returns its turn when no thread works for it any more.
 
 use crate::config::Limits;
-use crate::fair::{Grant, Holder, Key, Pool};
+use crate::pool::{Grant, Holder, Key, Pool};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};

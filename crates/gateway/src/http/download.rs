@@ -3,7 +3,7 @@
 use super::answering::Answering;
 use super::sending::{Sending, piece};
 use super::{Front, OfRequest, guarded};
-use crate::fair::{Grant, Key};
+use crate::pool::{Grant, Key};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use std::io;

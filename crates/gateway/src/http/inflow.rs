@@ -2,8 +2,8 @@
 
 use super::refused::{Refusal, bad};
 use crate::config::{Limits, MIN_PROGRESS_BYTES};
-use crate::fair::Holder;
 use crate::memory::Permit;
+use crate::pool::Holder;
 use crate::slow::{Flow, Way};
 use bytes::{Bytes, BytesMut};
 use hyper::StatusCode;

@@ -32,9 +32,9 @@ pub use joined::Joined;
 
 use crate::config::MIN_PROGRESS_BYTES;
 use crate::context::Context;
-use crate::fair::Key;
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
+use crate::pool::Key;
 use crate::session::{Entry, Identity, Session, TOO_MANY_SESSIONS};
 use crate::shared::Shared;
 use crate::slow::Cut;

@@ -1,7 +1,7 @@
 //! Bytes of an answer that a client has to take, with their memory.
 
-use crate::fair::Holder;
 use crate::memory::{Account, Permit};
+use crate::pool::Holder;
 use crate::slow::{Flow, Way};
 use bytes::Bytes;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::super::answering::Answering;
 use super::super::download::{Download, Source};
 use super::failure::Failure;
 use super::{Answer, Asked, Place, reply};
-use crate::fair::Grant;
+use crate::pool::Grant;
 use crate::turns;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Response, StatusCode};

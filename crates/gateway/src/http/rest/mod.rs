@@ -24,7 +24,7 @@ use super::answer::Answer;
 use super::inflow::{Inflow, Receiving};
 use super::refused::Refusal;
 use super::{Front, OfRequest, Sender, guarded, unknown};
-use crate::fair::{Grant, Key};
+use crate::pool::{Grant, Key};
 use bytes::Bytes;
 use failure::Failure;
 use hyper::body::{Body, Incoming};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Places that clients take.
-pub struct Shares {
+pub struct Places {
     places: usize,
     taken: Mutex<Taken>,
 }
@@ -19,12 +19,12 @@ struct Taken {
 }
 
 /// A place, given back when dropped.
-pub struct Share {
-    of: Arc<Shares>,
+pub struct Place {
+    of: Arc<Places>,
     origin: Origin,
 }
 
-impl Shares {
+impl Places {
     /// Places that are all free.
     pub fn new(places: usize) -> Arc<Self> {
         Arc::new(Self { places, taken: Mutex::default() })
@@ -32,7 +32,7 @@ impl Shares {
 
     /// A place for a client. None if all are taken, or if its origin has as many places as are free. So
     /// an origin without others gets half of all.
-    pub fn take(self: &Arc<Self>, origin: Origin) -> Option<Share> {
+    pub fn take(self: &Arc<Self>, origin: Origin) -> Option<Place> {
         let mut taken = self.lock();
         let free = self.places.saturating_sub(taken.in_all);
         let had = taken.by_origin.get(&origin).copied().unwrap_or(0);
@@ -41,7 +41,7 @@ impl Shares {
         }
         taken.in_all += 1;
         taken.by_origin.insert(origin, had + 1);
-        Some(Share { of: self.clone(), origin })
+        Some(Place { of: self.clone(), origin })
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -50,7 +50,7 @@ impl Shares {
     }
 }
 
-impl Drop for Share {
+impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.of.lock();
         taken.in_all -= 1;
@@ -67,28 +67,28 @@ impl Drop for Share {
 mod tests {
     use super::*;
 
-    fn all_for(shares: &Arc<Shares>, address: &str) -> Vec<Share> {
-        std::iter::from_fn(|| shares.take(Origin::of_address(address.parse().unwrap()))).collect()
+    fn all_for(places: &Arc<Places>, address: &str) -> Vec<Place> {
+        std::iter::from_fn(|| places.take(Origin::of_address(address.parse().unwrap()))).collect()
     }
 
     #[test]
     fn one_origin_leaves_as_much_to_others_as_it_has() {
-        let shares = Shares::new(16);
-        let first = all_for(&shares, "192.0.2.1");
+        let places = Places::new(16);
+        let first = all_for(&places, "192.0.2.1");
         assert_eq!(first.len(), 8);
-        let second = all_for(&shares, "192.0.2.2");
+        let second = all_for(&places, "192.0.2.2");
         assert_eq!(second.len(), 4);
         drop(first);
-        assert_eq!(all_for(&shares, "192.0.2.3").len(), 6, "places come back");
+        assert_eq!(all_for(&places, "192.0.2.3").len(), 6, "places come back");
         drop(second);
-        assert!(shares.lock().by_origin.is_empty(), "nobody who has left is remembered");
+        assert!(places.lock().by_origin.is_empty(), "nobody who has left is remembered");
     }
 
     #[test]
     fn a_local_user_leaves_places_to_the_other_users_of_its_host() {
-        let shares = Shares::new(16);
-        let first = std::iter::from_fn(|| shares.take(Origin::LocalUser(1_000))).collect::<Vec<_>>();
+        let places = Places::new(16);
+        let first = std::iter::from_fn(|| places.take(Origin::LocalUser(1_000))).collect::<Vec<_>>();
         assert_eq!(first.len(), 8);
-        assert!(shares.take(Origin::LocalUser(1_001)).is_some());
+        assert!(places.take(Origin::LocalUser(1_001)).is_some());
     }
 }
