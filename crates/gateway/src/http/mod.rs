@@ -16,13 +16,13 @@
 //! no login belongs to a connection: each request has a [`Context`] of its own, and never gets the
 //! default identity of loopback.
 
-mod again;
 mod answer;
 mod answering;
 mod download;
 mod inflow;
 mod joined;
 mod refused;
+mod repoll;
 pub mod rest;
 mod sending;
 mod site;
@@ -39,7 +39,6 @@ use crate::session::{Entry, Identity, Session, TOO_MANY_SESSIONS};
 use crate::shared::Shared;
 use crate::slow::Cut;
 use crate::turns;
-use again::Again;
 use answer::Answer;
 use answering::Answering;
 use futures::FutureExt;
@@ -52,6 +51,7 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use joined::Traffic;
 use refused::{Refusal, refused};
+use repoll::Repoll;
 use sending::HEAD_BYTES;
 use std::convert::Infallible;
 use std::io;
@@ -118,7 +118,7 @@ where
         async move { Ok::<_, Infallible>(front.answer(request).await) }
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
-    let again = Again::new();
+    let repoll = Repoll::new();
     let mut cut = pin!(cut);
     let mut ticks = interval(period);
     // Not hyper's own timer, which costs each request an entry in the timers of all connections.
@@ -134,7 +134,7 @@ where
     let sending = || unsent.load(Ordering::Relaxed) > 0 || traffic.blocked.load(Ordering::Relaxed);
     loop {
         tokio::select! {
-            ended = again.run(connection.as_mut()) => return ended.map_err(io::Error::other),
+            ended = repoll.run(connection.as_mut()) => return ended.map_err(io::Error::other),
             _ = &mut cut => {
                 let message = "too slow: other requests wait for the memory that this client holds";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));

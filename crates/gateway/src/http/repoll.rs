@@ -22,7 +22,7 @@ const POLLED: u8 = 1;
 const WOKEN: u8 = 2;
 
 /// The wakes of one future.
-pub struct Again {
+pub struct Repoll {
     wakes: Arc<Wakes>,
     waker: Waker,
 }
@@ -32,7 +32,7 @@ struct Wakes {
     task: AtomicWaker,
 }
 
-impl Again {
+impl Repoll {
     /// The state for one future.
     pub fn new() -> Self {
         let wakes = Arc::new(Wakes { state: AtomicU8::new(RESTS), task: AtomicWaker::new() });
@@ -104,18 +104,18 @@ mod tests {
 
     #[test]
     fn a_future_that_wakes_itself_goes_on_without_its_task() {
-        let (task, again, mut future) = (Arc::new(Counted::default()), Again::new(), pin!(restless(3)));
+        let (task, repoll, mut future) = (Arc::new(Counted::default()), Repoll::new(), pin!(restless(3)));
         let waker = task.clone().into();
-        assert!(again.poll(future.as_mut(), &mut Context::from_waker(&waker)).is_ready());
+        assert!(repoll.poll(future.as_mut(), &mut Context::from_waker(&waker)).is_ready());
         assert_eq!(task.0.load(Ordering::SeqCst), 0);
     }
 
     #[test]
     fn one_that_never_rests_lets_others_run() {
-        let (task, again, mut future) = (Arc::new(Counted::default()), Again::new(), pin!(restless(100)));
+        let (task, repoll, mut future) = (Arc::new(Counted::default()), Repoll::new(), pin!(restless(100)));
         let waker = task.clone().into();
         let mut polls = 1;
-        while again.poll(future.as_mut(), &mut Context::from_waker(&waker)).is_pending() {
+        while repoll.poll(future.as_mut(), &mut Context::from_waker(&waker)).is_pending() {
             assert_eq!(task.0.load(Ordering::SeqCst), polls, "it asks for its next turn");
             polls += 1;
         }
@@ -127,8 +127,8 @@ mod tests {
         for _ in 0..2_000 {
             let (answer, waits) = oneshot::channel();
             let other = tokio::spawn(async move { answer.send(7) });
-            let again = Again::new();
-            assert_eq!(again.run(pin!(waits)).await, Ok(7));
+            let repoll = Repoll::new();
+            assert_eq!(repoll.run(pin!(waits)).await, Ok(7));
             other.await.unwrap().unwrap();
         }
     }
