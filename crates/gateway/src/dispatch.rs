@@ -67,7 +67,7 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
             _ => None,
         };
         let allowed = memory.as_ref().map_or(0, Permit::bytes) / request::expansion(wire, &call);
-        (answer.to(call, &context, allowed, held).await, memory)
+        (answer.execute(call, &context, allowed, held).await, memory)
     };
     let (encoded, mut memory) = match deadline {
         None => work.await,
@@ -164,8 +164,14 @@ impl Answer {
         DfsError::of(&error).reply(self.wire, method, self.sequence)
     }
 
-    /// `held` is the memory of the request's own bytes.
-    async fn to(&self, call: Call, context: &Arc<Context>, allowed: usize, held: Option<Permit>) -> Encoded {
+    /// Executes a call and encodes its answer. `held` is the memory of the request's own bytes.
+    async fn execute(
+        &self,
+        call: Call,
+        context: &Arc<Context>,
+        allowed: usize,
+        held: Option<Permit>,
+    ) -> Encoded {
         let c = context;
         match call {
             Call::Init(args) => self.with::<m::Init>(legacy::init(c, args)),
