@@ -15,16 +15,16 @@
 //! returns; wait for a library without a limit.
 
 mod abi;
+mod foreign_store;
 mod helper;
 mod plugin;
 mod remote;
-mod shell;
 mod wire;
 
+pub use foreign_store::{CALL_PATIENCE, ForeignStore};
 pub use helper::{Opener, serve as serve_parent};
 pub use plugin::Plugin;
 pub use remote::{Launch, Remote};
-pub use shell::{CALL_PATIENCE, ForeignStore};
 pub use wire::Spec;
 
 use std::sync::Arc;
