@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
-use strait_kadoop_wire::system::sync_name;
+use strait_kadoop_wire::directory_sync::sync_name;
 
 /// The file to lock. It is never removed: only the lock on it counts.
 const LOCK: &str = "lock";

@@ -21,7 +21,8 @@ use super::{
     credentials::CredentialKey,
     tokens::{TokenKey, hmac},
 };
-use crate::system::{random, sync_name};
+use crate::directory_sync::sync_name;
+use crate::random::random;
 use hmac::Mac as _;
 use std::{
     fmt, fs,
@@ -55,9 +56,7 @@ impl Key {
     /// # Errors
     /// The system can't produce random numbers.
     pub fn generate() -> io::Result<Self> {
-        let mut secret = [0; KEY_BYTES];
-        getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(Self(secret))
+        crate::random::bytes().map(Self)
     }
 
     /// The key with these bytes, which must be random and secret.

@@ -6,7 +6,8 @@
 //!                     keys ─→ credentials           keys of users that log in
 //!                     failure                       errors as numbers of the interface
 //!                     lending                       descriptors over a Unix socket
-//!                     clock, stop, descriptors, system   time, threads, limits, random numbers
+//!                     clock, stop, descriptors      time, threads, limits
+//!                     random, directory_sync        random numbers, names on disk
 //! ```
 //!
 //! This crate makes no decisions, and never knows the state of a namenode or a datanode.
@@ -15,12 +16,13 @@ pub mod clock;
 pub mod convert;
 pub mod credentials;
 pub mod descriptors;
+pub mod directory_sync;
 pub mod failure;
 pub mod keys;
 pub mod lending;
 pub mod proofs;
+pub mod random;
 pub mod stop;
-pub mod system;
 pub mod tokens;
 pub mod wire;
 

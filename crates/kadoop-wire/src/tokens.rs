@@ -7,7 +7,7 @@
 //! an answer. It can't replay an answer, since a proof covers one call's tag. It can't use another
 //! datanode's answer, since a proof covers the datanode's identity ([`super::proofs`]).
 
-use crate::system::random;
+use crate::random::random;
 use crate::wire::{KdGrant, KdToken};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

@@ -13,7 +13,7 @@ use strait_kadoop_core::{
     datanode::is_replica,
     disk::{Disk, DiskFile, RealDisk},
 };
-use strait_kadoop_wire::system::random;
+use strait_kadoop_wire::random::random;
 
 /// File that a test of a directory writes, syncs and removes.
 const PROBE: &str = "probe.tmp";

@@ -34,7 +34,7 @@ use strait_kadoop_wire::{
     descriptors::Descriptors,
     lending::{Lent, answer, asked, socket},
     proofs::Procedure,
-    system::random,
+    random::random,
     tokens::Right,
     wire::KdBorrow,
 };

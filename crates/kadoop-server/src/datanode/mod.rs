@@ -32,8 +32,8 @@ use strait_kadoop_wire::wire::KadoopDatanodeV1Server;
 use strait_kadoop_wire::{
     descriptors::Descriptors,
     keys::Key,
+    random::random,
     stop::{Stop, Threads},
-    system::random,
 };
 use strait_telemetry::Calls;
 

@@ -24,7 +24,7 @@ use strait_kadoop_wire::{
         point_to_wire, text,
     },
     failure::{refuse, refuse_for},
-    system::random,
+    random::random,
     wire,
 };
 

@@ -43,8 +43,8 @@ use strait_kadoop_wire::{
     clock::{Clock, wall},
     descriptors::Descriptors,
     keys::Key,
+    random::random,
     stop::{Stop, Threads},
-    system::random,
     tokens::{TOKEN_MS, TokenKey},
 };
 use strait_telemetry::{AuditLog, Calls};

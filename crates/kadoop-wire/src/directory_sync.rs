@@ -1,16 +1,6 @@
-//! Random numbers, and syncs of directories.
+//! Syncs of directories.
 
 use std::{fs::File, io, path::Path};
-
-/// A random nonzero number.
-///
-/// # Errors
-/// The system can't produce one.
-pub fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(u64::from_le_bytes(bytes).max(1))
-}
 
 /// Syncs the parent directory of a file or directory, so that the entry's name is on disk. Does nothing if
 /// this user has no right to read the parent, or if the parent can't be synced: it is on a read-only file
