@@ -287,7 +287,7 @@ fn log_with_certificate(days: i64, words: &str) -> String {
 
 #[test]
 fn the_start_up_block_tells_of_tls_and_of_a_certificate_that_ends() {
-    let good = log_with_certificate(400, "anybody");
+    let good = log_with_certificate(400, "no login");
     assert!(good.contains("tls      as localhost, 127.0.0.1; the certificate expires in 399 days"), "{good}");
     assert!(!good.contains("replace its file"), "{good}");
     let soon = log_with_certificate(10, "WARN the TLS");

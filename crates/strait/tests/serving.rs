@@ -53,7 +53,7 @@ fn up_says_what_it_serves_and_to_whom() {
     let rest: Vec<String> = told.by_ref().take(4).collect();
     assert!(rest[0].contains("default = kadoop://127.0.0.1:"), "{rest:?}");
     assert!(rest[1].contains("append") && rest[1].contains("per_user"), "{rest:?}");
-    assert!(rest[2].contains("anybody") && rest[2].contains("somebody"), "{rest:?}");
+    assert!(rest[2].contains("no login programs of") && rest[2].contains("somebody"), "{rest:?}");
     assert!(rest[3].contains("/strait-data") && rest[3].contains("/strait-data/kadoop.key"), "{rest:?}");
     strait(dir.path(), &["mkdir", &format!("strait://{address}/mine")]).ok();
     let stat = strait(dir.path(), &["stat", "--format", "%u", &format!("strait://{address}/mine")]);
@@ -187,7 +187,7 @@ fn listening_beyond_loopback_needs_passwords_or_allow_anonymous() {
     let reached = address.replace("0.0.0.0", "127.0.0.1");
     process.wait_ready(DEADLINE, || TcpStream::connect(&reached).is_ok()).unwrap();
     eventually("its log says as whom they act", || {
-        process.log_tail().contains("without a login, acts as nobody")
+        process.log_tail().contains("no login anybody from anywhere acts as nobody")
     });
 }
 
