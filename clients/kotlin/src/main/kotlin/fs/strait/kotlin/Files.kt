@@ -2,7 +2,6 @@ package fs.strait.kotlin
 
 import fs.strait.client.StraitChannel
 import fs.strait.client.StraitOutputStream
-import java.io.InputStream
 import java.io.InterruptedIOException
 import java.nio.ByteBuffer
 import kotlin.coroutines.coroutineContext
@@ -12,8 +11,6 @@ import kotlinx.coroutines.ensureActive
 import kotlinx.coroutines.flow.Flow
 import kotlinx.coroutines.flow.flow
 import kotlinx.coroutines.runInterruptible
-import kotlinx.coroutines.sync.Mutex
-import kotlinx.coroutines.sync.withLock
 import kotlinx.coroutines.withContext
 
 /** Runs work that waits, on a thread that may; cancelling interrupts it. */
@@ -25,31 +22,42 @@ internal suspend fun <T> blocking(dispatcher: CoroutineDispatcher, work: () -> T
         throw interrupted
     }
 
-/** An open file to read: onwards by one coroutine at a time, and anywhere by several. */
+// No JVM has larger arrays.
+private const val MAX_ARRAY_BYTES = Int.MAX_VALUE - 8
+
+// Memory for a read before its bytes arrive; beyond it, as much again as has arrived.
+private const val FIRST_BYTES = 1 shl 20
+
+/**
+ * An open file to read: onwards by one coroutine at a time, and anywhere by several. All read through one channel, so
+ * no read gets the bytes of a file that has replaced this one.
+ */
 public class StraitReader internal constructor(
-    private val stream: InputStream,
-    private val openChannel: () -> StraitChannel,
+    private val channel: StraitChannel,
     private val dispatcher: CoroutineDispatcher,
 ) {
-    private val opening = Mutex()
-    private var channel: StraitChannel? = null
-
     /** Reads on, up to [length] bytes; fewer at the end of the file, none behind it. */
-    public suspend fun read(length: Int): ByteArray = blocking(dispatcher) { stream.readNBytes(length) }
+    public suspend fun read(length: Int): ByteArray = blocking(dispatcher) { next(length) }
 
     /** Reads on to the end. */
-    public suspend fun readAll(): ByteArray = blocking(dispatcher) { stream.readAllBytes() }
+    public suspend fun readAll(): ByteArray = blocking(dispatcher) { next(MAX_ARRAY_BYTES) }
+
+    private fun next(length: Int): ByteArray {
+        var buffer = ByteBuffer.allocate(minOf(length, FIRST_BYTES))
+        while (channel.read(buffer) > 0) {
+            if (!buffer.hasRemaining() && buffer.capacity() < length) {
+                val larger = minOf(length.toLong(), 2L * buffer.capacity())
+                buffer = ByteBuffer.allocate(larger.toInt()).put(buffer.flip())
+            }
+        }
+        return if (buffer.hasRemaining()) buffer.array().copyOf(buffer.position()) else buffer.array()
+    }
 
     /** Reads from [offset], up to [length] bytes; the position stays. */
-    public suspend fun readAt(offset: Long, length: Int): ByteArray {
-        val source = opening.withLock {
-            channel ?: blocking(dispatcher, openChannel).also { channel = it }
-        }
-        return blocking(dispatcher) {
-            val buffer = ByteBuffer.allocate(length)
-            while (buffer.hasRemaining() && source.read(buffer, offset + buffer.position()) > 0) Unit
-            buffer.array().copyOf(buffer.position())
-        }
+    public suspend fun readAt(offset: Long, length: Int): ByteArray = blocking(dispatcher) {
+        val buffer = ByteBuffer.allocate(length)
+        while (buffer.hasRemaining() && channel.read(buffer, offset + buffer.position()) > 0) Unit
+        buffer.array().copyOf(buffer.position())
     }
 
     /** The rest of the file in pieces; closes nothing. */
@@ -63,9 +71,7 @@ public class StraitReader internal constructor(
 
     /** Closes the file, also in a cancelled coroutine. */
     public suspend fun close(): Unit = withContext(NonCancellable) {
-        blocking(dispatcher) {
-            stream.use { channel?.close() }
-        }
+        blocking(dispatcher) { channel.close() }
     }
 }
 

@@ -88,7 +88,7 @@ public class Strait private constructor(
 
     /** Opens a file to read. */
     public suspend fun open(path: String): StraitReader =
-        StraitReader(call { java.newInputStream(path) }, { java.newByteChannel(path) }, dispatcher)
+        StraitReader(call { java.newByteChannel(path) }, dispatcher)
 
     /**
      * Makes a file, and its missing parents.
