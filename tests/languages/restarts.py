@@ -92,6 +92,24 @@ class RestartingProxy(faults.FaultyProxy):
             target.sendall(data)
 
 
+class ClosingProxy(faults.FaultyProxy):
+    """Counts the files and listings that its clients close."""
+
+    def __init__(self, port: int) -> None:
+        self.closed_files = 0
+        super().__init__(port)
+
+    def _pass_on(
+        self, source: socket.socket, target: socket.socket, is_reply: bool
+    ) -> None:
+        if is_reply:
+            super()._pass_on(source, target, is_reply)
+            return
+        while data := source.recv(1 << 16):
+            self.closed_files += data.count(b"closeFile")
+            target.sendall(data)
+
+
 @contextlib.contextmanager
 def fails(*kinds: str) -> Iterator[None]:
     try:
@@ -192,8 +210,8 @@ def a_listing_ends(call: driver.Driver, gateway: Gateway) -> None:
 
 
 def a_client_recovers_from_silences(call: driver.Driver, gateway: Gateway) -> None:
-    """After some requests without an answer, its files are still closed, so that others can write them."""
-    proxy = faults.FaultyProxy(gateway.port)
+    """After some requests without an answer, it still closes its files."""
+    proxy = ClosingProxy(gateway.port)
     client = driver.Client(call, "restarts", f"127.0.0.1:{proxy.port}", timeout_ms=1000)
     for _ in range(3):
         proxy.strike("silent")
@@ -206,5 +224,8 @@ def a_client_recovers_from_silences(call: driver.Driver, gateway: Gateway) -> No
     with client.open("/f", "ab") as file:
         file.write(b"two")
     assert (gateway.data / "f").read_bytes() == b"onetwo"
+    closed = proxy.closed_files
+    client.open("/f", "rb").close()
+    assert proxy.closed_files == closed + 1, "a reader's handle stays open"
     client.close()
     proxy.close()
