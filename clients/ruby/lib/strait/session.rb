@@ -203,6 +203,7 @@ module Strait
 
     def give_back(connection)
       is_kept = @lock.synchronize do
+        @silences = 0 unless connection.broken? # a whole reply has arrived
         fits = !@is_closed && !connection.broken? && connection.login == @logins && @idle.size < MAX_IDLE
         @idle.push(connection) if fits
       end
