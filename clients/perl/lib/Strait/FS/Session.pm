@@ -153,6 +153,7 @@ sub _borrow ($self, $deadline) {
 }
 
 sub _give_back ($self, $connection) {
+    $self->{silences} = 0;
     @$self{qw(idle process)} = ($connection, $$) unless $self->{is_closed};
 }
 
