@@ -146,7 +146,7 @@ int strait_remove(const char *uri, int recursive);
 /* Shortens a file. */
 int strait_truncate(const char *uri, off_t length);
 
-/* Sets the permission bits; others are ignored. */
+/* Sets the permission bits. The type in a status's mode is ignored. */
 int strait_chmod(const char *uri, mode_t mode);
 
 /* By the store's names; NULL leaves one as it is. */

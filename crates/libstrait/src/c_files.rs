@@ -6,7 +6,8 @@ use crate::paths::{self, Listing};
 use crate::streams::{Stream, permission};
 use crate::{copies, process};
 use nix::libc::{
-    S_IFDIR, S_IFREG, SEEK_CUR, SEEK_END, SEEK_SET, c_char, c_int, c_void, mode_t, off_t, size_t, ssize_t,
+    S_IFDIR, S_IFMT, S_IFREG, SEEK_CUR, SEEK_END, SEEK_SET, c_char, c_int, c_void, mode_t, off_t, size_t,
+    ssize_t,
 };
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -320,8 +321,13 @@ pub unsafe extern "C" fn strait_truncate(uri: *const c_char, length: off_t) -> c
 /// `uri` ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn strait_chmod(uri: *const c_char, mode: mode_t) -> c_int {
+    // A status's mode has the type, too.
+    let permission = match mode & S_IFMT {
+        S_IFREG | S_IFDIR => mode & !S_IFMT,
+        _ => mode,
+    };
     // SAFETY: the caller's promise.
-    unsafe { set(uri, SetAttributes { permission: Some(mode & 0o7777), ..SetAttributes::default() }) }
+    unsafe { set(uri, SetAttributes { permission: Some(permission), ..SetAttributes::default() }) }
 }
 
 /// See strait.h.

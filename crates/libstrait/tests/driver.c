@@ -140,7 +140,6 @@ static int connect_client(void)
     snprintf(client.name, sizeof client.name, "%s", parts[1].bytes);
     snprintf(client.address, sizeof client.address, "%s", parts[2].bytes);
     snprintf(seconds, sizeof seconds, "%lld", (long long)(number(3) + 999) / 1000);
-    setenv("STRAIT_TIMEOUT", seconds, 1);
     setenv("STRAIT_OPERATION_TIMEOUT", seconds, 1);
     if (strait_stat(uri_of(&client, "/"), &root) < 0)
         return -1;

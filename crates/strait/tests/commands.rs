@@ -292,7 +292,7 @@ fn mv_renames_or_moves_into_a_directory() {
 fn rm_takes_directories_only_when_told() {
     let gateway = Gateway::over_files();
     gateway.run(["mkdir", "-p", &gateway.uri("/d/e")]).ok();
-    gateway.run(["rm", &gateway.uri("/d")]).fails(IS_A_DIRECTORY, "-r removes it");
+    gateway.run(["rm", &gateway.uri("/d")]).fails(IS_A_DIRECTORY, "use -r");
     gateway.run(["rm", "-R", &gateway.uri("/d")]).ok();
     gateway.run(["rm", &gateway.uri("/d")]).fails(NOT_FOUND, "/d");
     gateway.run(["rm", "-f", &gateway.uri("/d")]).ok();
