@@ -300,7 +300,7 @@ read_line(File) -> strait_file:call(File, read_line).
 -spec pread(file(), non_neg_integer(), non_neg_integer()) -> {ok, binary()} | eof | {error, strait_error:t()}.
 pread(File, Offset, Count) -> strait_file:call(File, {pread, Offset, Count}).
 
-%% @doc Moves a reader, and tells the new position. `{position, cur}' of a writer counts all bytes written.
+%% @doc Moves a reader, and tells the new position. `{position, cur}' of a writer is the offset at which the next byte goes.
 -spec position(file(), file:location()) -> result(non_neg_integer()).
 position(File, Location) -> strait_file:call(File, {position, Location}).
 

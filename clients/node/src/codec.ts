@@ -34,7 +34,7 @@ export type Protocol = "binary" | "compact";
 export const MAX_MESSAGE_BYTES = 16 << 20;
 // Above any page of the gateway, and affordable if a broken peer claims it.
 const MAX_LIST = 1 << 20;
-// Of structures within structures that are skipped: no message of the interface has more than four.
+// The deepest nesting in a skipped field. Messages of the interface nest at most four deep.
 const MAX_DEPTH = 32;
 
 /** More bytes are needed, so many from the message's begin at least. */

@@ -397,8 +397,8 @@ impl Sessions {
         self.access.passwords.is_some()
     }
 
-    /// Reads the password file again if it has changed, and returns true then. The next [`Sessions::sweep`]
-    /// ends sessions of changed and removed users. Blocks for a small local file.
+    /// If the password file has changed, reads it again and returns true. The next [`Sessions::sweep`] ends
+    /// sessions of changed and removed users. Reads a small local file, so it may block the thread briefly.
     ///
     /// # Errors
     /// A line for people, once for each change: the file can't be used. The former contents stay in force.

@@ -8,13 +8,14 @@
  * - logical files (strait_plfs_open): any number of processes write one file at once, at any offsets.
  *
  * Nothing in a URI is decoded: %, ? and # stand for themselves. strait://HOST:PORT/@NAME/FILE names a file of the
- * gateway's store NAME; for a first name that itself begins with @, write /@@NAME. A path is UTF-8. A listing shows
- * other bytes of a name as private characters, and takes them back.
+ * gateway's store NAME; for a first name that itself begins with @, write /@@NAME. A path is UTF-8. Other
+ * bytes of a name appear in a listing as private-use characters, which a URI may contain in their place.
  *
  * The library takes credentials and time limits from the same environment variables as the command strait:
  * STRAIT_USER, STRAIT_PASSWORD_FILE, STRAIT_KADOOP_KEY, STRAIT_TLS_CA, STRAIT_TIMEOUT, STRAIT_OPERATION_TIMEOUT and so
  * on. It reads them when it connects to a store, at the first call, and keeps the connection. Without
- * STRAIT_OPERATION_TIMEOUT, a call waits as long as a gateway answers on other connections.
+ * STRAIT_OPERATION_TIMEOUT, a call has no limit of its own: it fails only once the gateway stops answering on other
+ * connections, too.
  *
  * A function that fails returns -1 (or NULL) and sets errno; strait_error() returns a text.
  *
@@ -58,7 +59,7 @@ const char *strait_error_path(void);
 /* An open file. */
 typedef struct strait_file strait_file;
 
-/* As a mode: the store's default. */
+/* Given as a mode: the store's default. */
 #define STRAIT_DEFAULT_MODE ((mode_t)-1)
 
 /* Opens a file. While a writer has the file open, a second one gets EBUSY: try again later. A process that ends
@@ -149,7 +150,7 @@ int strait_truncate(const char *uri, off_t length);
 /* Sets the permission bits. The type in a status's mode is ignored. */
 int strait_chmod(const char *uri, mode_t mode);
 
-/* By the store's names; NULL leaves one as it is. */
+/* Sets owner and group, given as the store's names; NULL leaves that one unchanged. */
 int strait_chown(const char *uri, const char *owner, const char *group);
 
 /* Sets the times of the last access and modification, in milliseconds since 1970-01-01 UTC. */
@@ -160,14 +161,14 @@ int strait_set_replication(const char *uri, int replicas);
 /* ---- Copies ---- */
 
 /* Copies a local file, with its permission bits, to a store, and makes missing parent directories. If the URI names
- * a directory, the copy lies in it, under the local name. The copy gets its name when it is complete. replace: also
- * in place of an existing file. Until then, it is a file .strait-put-NUMBER in the same directory; the error names
- * it if it may remain. */
+ * a directory, the copy lies in it, under the local name. The copy gets its name when it is complete. Until then, it
+ * is a file .strait-put-NUMBER in the same directory; the error names it if it may remain. replace: also in place of
+ * an existing file. */
 int strait_put(const char *local, const char *uri, int replace);
 
 /* Copies a file of a store, with its permission bits minus the umask, to a local file or into a local directory. The
- * copy gets its name when it is complete. replace: also in place of an existing regular file; anything else, such as
- * a symbolic link, stays. */
+ * copy gets its name when it is complete. replace: also in place of an existing regular file. If the name is
+ * anything else, such as a symbolic link to a file, the call fails with EINVAL. */
 int strait_get(const char *uri, const char *local, int replace);
 
 /* ---- What a store knows ---- */
@@ -253,7 +254,7 @@ int strait_plfs_flatten(const char *uri, const char *to);
 /* Replaces a logical file by a plain one in the same store, under a new name or its own. The plain
  * file appears in one step, complete. All writers must be closed. If each writer wrote one contiguous
  * part and the store can join files, no bytes are copied. Returns the number of copied bytes, or -1.
- * After an error, repeat the call: it resumes a join, and begins a copy anew. */
+ * After an error, repeat the call: an interrupted join continues, an interrupted copy starts again. */
 int64_t strait_plfs_finalize(const char *uri, const char *to);
 
 /* Renames a logical file within its store. Writers that have it open fail at their next sync. */

@@ -150,7 +150,7 @@ impl Reader {
         Ok(done)
     }
 
-    /// The bytes that have arrived, from the position on. A program without tokio needn't wait for them.
+    /// The received bytes that follow the position. It doesn't wait, so it can be called outside of tokio.
     pub fn present(&self) -> &[u8] {
         &self.present
     }

@@ -30,7 +30,7 @@ mod real {
     /// The time `at`, which must be recent, in the standard library's clock.
     pub(crate) fn instant(at: Micros) -> Option<Instant> {
         static BOTH: OnceLock<(Micros, Instant)> = OnceLock::new();
-        // The order matters: if this thread pauses in between, deadlines come early, and not late.
+        // The order matters: if this thread pauses between the two reads, deadlines come early, not late.
         let both = || {
             let instant = Instant::now();
             (now(), instant)

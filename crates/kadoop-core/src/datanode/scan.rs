@@ -155,7 +155,8 @@ fn returned<D: Disk>(directory: &Grouped<D>, index: u16, claim: Claim, config: &
             Some(Ok(sealed)) => Kept::Sealed(sealed),
             failed => {
                 if failed.is_some() {
-                    // Allow further syncs after a failed one: no other replica relies on it yet.
+                    // Allow further syncs in this directory: no replica relies yet on the names that a failed
+                    // one lost.
                     directory.settle();
                 }
                 Kept::Live(Box::new(replica))
