@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/test-languages.sh: programs in languages without a library of ours, by Thrift's generators
-# and runtimes, codecs of their own or REST; clients in Kotlin, C# and pages; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
+# scripts/test-languages.sh: the libraries that the shared driver tests; programs by Thrift's generators and runtimes,
+# our codecs or REST; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
 # It prints a row for each. STRAIT_BIN names the command; else it is built.
 # scripts/test-languages.sh [NAME...]: NAME of clients/NAME, or story-LANGUAGE. Without names, all; then it also compares the tables of docs/languages.md and
 # README.md with the results; UPDATE=1 rewrites the first.
@@ -55,13 +55,15 @@ while True:
 
 passed=0
 failed=0
+tested=()
 # row LANGUAGE WIRE STORE WHAT COMMAND...: runs it. WHAT is what the table says; `cases`: as its last line says; or -:
 # it isn't in the table.
 row() {
     local language=$1 wire=$2 store=$3 what=$4 result=passed
     shift 4
-    # In the background, since `set -e` has no effect on the commands of a function that is a condition.
-    "$@" >"$work/log" 2>&1 &
+    # In the background, since `set -e` has no effect on the commands of a function that is a condition; in a
+    # subshell, since programs in the background ignore Ctrl-C.
+    ("$@") >"$work/log" 2>&1 &
     if wait $!; then
         passed=$((passed + 1))
         [[ $what == cases ]] && what=$(sed -n "\$s/^$store: //p" "$work/log")
@@ -221,6 +223,8 @@ for script in clients/*/test.sh; do
     wanted "$name" || continue
     for name in "${clients[@]}"; do
         client "$name"
+        declare -n label=${name}_language
+        tested+=("$label")
     done
 done
 if wanted story-fsspec; then
@@ -234,7 +238,10 @@ fi
 if ((!${#only[@]})); then
     table=(.venv/bin/python scripts/languages_table.py)
     row "table of the page" - - - "${table[@]}" results "$work/results.tsv" docs/languages.md ${UPDATE:+--update}
-    row "README's table" - - - "${table[@]}" stores "$work/results.tsv" README.md
+    row "README's table" - - - "${table[@]}" stores "$work/results.tsv" README.md "${tested[@]}"
+elif ((passed + failed == 0)); then
+    echo "nothing has such a name: ${only[*]}" >&2
+    failed=1
 fi
 printf '%d passed, %d failed\n' "$passed" "$failed"
 ((!failed))

@@ -42,7 +42,8 @@ together() {
     other=$!
     # Both names are gone when the trap runs.
     # shellcheck disable=SC2064
-    trap "kill -- -$other 2>/dev/null || true; rm -f $output" EXIT
+    # A session, since `timeout` has a process group of its own.
+    trap "kill \$(ps -o pid= --sid $other) 2>/dev/null || true; rm -f $output" EXIT
     "$0" inside "$1" || failed=1
     wait "$other" || failed=1
     cat "$output"
@@ -143,7 +144,7 @@ node_client() {
 # Hand-overs between threads, in thousands of orders of who runs when.
 thread_orders() {
     RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
-        timeout --foreground "$ORDERS_SECONDS" scripts/tested.sh -p strait-flexrpc --lib orders
+        timeout "$ORDERS_SECONDS" scripts/tested.sh -p strait-flexrpc --lib orders
 }
 
 # The ten largest of the lines that begin with a number. It reads all of them: `head` would

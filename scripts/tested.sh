@@ -6,7 +6,7 @@ tested() {
     local log code=0
     log=$(mktemp)
     cargo test --locked "$@" 2>&1 | tee "$log" || code=$?
-    if ((code == 0)) && ! grep -qE '^running [1-9]' "$log"; then
+    if ((code == 0)) && ! grep -qE '^test result: ok\. [1-9]' "$log"; then
         echo "no test has such a name: cargo test $*" >&2
         code=1
     fi

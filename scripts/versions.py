@@ -13,9 +13,14 @@ VERSIONS = {
     "pyproject.toml": r'^version = "(.*)"',
     "pom.xml": r"-(?:fs|hadoop|kotlin|spark)</artifactId>\s*<version>(.*)</version>",
     "package.json": r'^  "version": "(.*)"',
+    "composer.json": r'^  "version": "(.*)"',
+    "strait.opam": r'^version: "(.*)"',
+    "pack.sh": FILES,
     "*.nuspec": r"<version>(.*)</version>",
     "CMakeLists.txt": r"^project\(strait VERSION (\S+)",
-    "*.gemspec": r'\.version\s*=\s*"(.*)"',
+    "version.rb": r'VERSION = "(.*)"',
+    "FS.pm": r"VERSION = '(.*)'",
+    "GNUmakefile": r"^VERSION = (\S+)",
     "*.app.src": r'\{vsn, "(.*)"\}',
     "dune-project": r"^\(version (.*)\)",
     "*.cabal": r"^version:\s*(\S+)",
@@ -36,7 +41,8 @@ def main() -> int:
         for pattern, version in VERSIONS.items():
             if not file.match(pattern):
                 continue
-            for other in re.findall(version, file.read_text(), re.MULTILINE):
+            found = re.findall(version, file.read_text(), re.MULTILINE)
+            for other in found:
                 if other != expected[1]:
                     print(f"{file} has version {other}; Cargo.toml has {expected[1]}")
                     wrong += 1

@@ -6,14 +6,13 @@ cd "$(dirname "$0")/.."
 . scripts/waits.sh
 
 readonly VOLUME=strait-test START_S=30
-dir=$(mktemp -d)
-mkdir "$dir/state" "$dir/brick" "$dir/mount"
-
 # Port and socket are GlusterFS's usual ones.
 if timeout 2 bash -c '</dev/tcp/127.0.0.1/24007' 2>/dev/null; then
     echo "with-gluster: a glusterd runs on this host already" >&2
     exit 1
 fi
+dir=$(mktemp -d)
+mkdir "$dir/state" "$dir/brick" "$dir/mount"
 cat >"$dir/glusterd.vol" <<END
 volume management
     type mgmt/glusterd

@@ -262,7 +262,7 @@ func (p *pages) next(ctx context.Context) ([]wire.FileInfo, error) {
 	if p.cursor == nil {
 		reply, err = call(ctx, p.session, wire.ListDirectory, p.path, request)
 	} else {
-		// A cursor advances with each page: a repeated request would return the next one.
+		// A cursor is good for one page.
 		reply, err = callOnce(ctx, p.session, wire.ListDirectory, p.path, request)
 	}
 	if kindOf(err) == InvalidArgument && p.cursor != nil &&

@@ -70,7 +70,7 @@ struct Listing::iterator::Pages {
         }
     }
 
-    /// A cursor advances with each page: a repeated request would return the next one.
+    /// A cursor is good for one page.
     wire::ListDirectoryReply go_on(const wire::ListDirectoryRequest& request) const {
         try {
             return session->call_once(request, path);

@@ -146,7 +146,7 @@ export class Client {
     try {
       const reply = await (cursor === undefined
         ? this.session.call(methods.listDirectory, request, path)
-        : // A cursor advances with each page: a repeated request would return the next one.
+        : // A cursor is good for one page.
           this.session.callOnce(methods.listDirectory, request, path));
       const entries = (reply.entries ?? []).map(fileInfo);
       if (entries.length === 0 && reply.cursor !== undefined) {

@@ -382,7 +382,7 @@ impl Listing {
         let request = |cursor| ListDirectoryRequest { path: text(&self.path), cursor, ..Default::default() };
         let reply: ListDirectoryReply = match self.cursor.take() {
             None => self.session.ask::<methods::ListDirectory>(what, 0, || request(None).into()).await?,
-            // A cursor advances with each page. If a page was lost, its cursor can't be used again.
+            // A cursor is good for one page. If a page was lost, its cursor can't be used again.
             Some(cursor) => {
                 let deadline = self.session.deadline();
                 let page = async {

@@ -92,8 +92,8 @@ pub(super) struct Session {
     renewal: Mutex<Renewal>,
     /// The session's latest incarnation.
     incarnation: AtomicI64,
-    /// Handles to release with the next connection.
-    unreleased: Mutex<Vec<i64>>,
+    /// Handles to release with the next connection, each with the session's incarnation that knows it.
+    unreleased: Mutex<Vec<(i64, i64)>>,
     tls: Option<Tls>,
 }
 
@@ -501,13 +501,16 @@ impl Session {
     /// Makes the gateway forget a handle, without waiting. A writer's flushed bytes stay. Without a connection,
     /// the next one does it: the session may outlive the connection, and keep the handle's file busy.
     pub(super) fn release(&self, handle: i64) {
-        let Some(lane) = lock(&self.lanes).least_used() else {
+        // The lock is held, so that no connection begins between the look and the note.
+        let mut lanes = lock(&self.lanes);
+        let Some(lane) = lanes.least_used() else {
             let mut unreleased = lock(&self.unreleased);
             if unreleased.len() < MAX_UNRELEASED {
-                unreleased.push(handle);
+                unreleased.push((self.incarnation(), handle));
             }
             return;
         };
+        drop(lanes);
         let Ok(mutation) = Mutation::new() else { return };
         let request = CloseFileRequest {
             request_id: mutation.id(),
@@ -520,8 +523,9 @@ impl Session {
 
     /// Releases the handles that had no connection.
     fn release_rest(&self) {
-        let handles = std::mem::take(&mut *lock(&self.unreleased));
-        handles.into_iter().for_each(|handle| self.release(handle));
+        let (handles, current) = (std::mem::take(&mut *lock(&self.unreleased)), self.incarnation());
+        let known = handles.into_iter().filter(|(incarnation, _)| *incarnation == current);
+        known.for_each(|(_, handle)| self.release(handle));
     }
 
     /// Ends the session on the gateway.

@@ -274,8 +274,14 @@ impl Writer {
 
     /// Ends this writer after an operation that exceeded its time limit: nobody waits for its appends any more.
     fn too_late(&mut self, late: Error, subject: Subject<'_>) -> Error {
-        let late = if self.under_way.is_empty() { late } else { unknown(late, subject) };
-        self.fail(late, subject)
+        if self.under_way.is_empty() {
+            return self.fail(late, subject);
+        }
+        match self.under_way.iter().any(|append| append.was_sent) {
+            true => self.fail(unknown(late, subject), subject),
+            // None was sent, so a later attempt may succeed.
+            false => late.at(subject.operation, subject.path),
+        }
     }
 }
 

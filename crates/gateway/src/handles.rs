@@ -10,7 +10,8 @@ use strait_store::random::random;
 use strait_store::{
     Error, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, Principal, Result, StorePath, fail,
 };
-
+/// Bits of a cursor for its page: a repeated request comes at once, not 256 pages later.
+const PAGE_BITS: u32 = 8;
 /// Listings that a session remembers as ended early.
 const ENDED_LISTINGS: usize = 256;
 
@@ -30,7 +31,8 @@ pub struct Listing {
     pub entries: BoxStream<'static, Result<FileStatus>>,
     /// The entry kept for the next page.
     pub held: Option<FileStatus>,
-    /// Number of pages begun so far.
+    /// Number of pages begun so far. A cursor names the next one, since a repeated request would get the page
+    /// after it.
     pub pages: u32,
     /// The store and the directory, if a cursor must name them again.
     pub of: Option<(String, StorePath)>,
@@ -224,7 +226,7 @@ impl Handles {
 
     /// The handle with this number.
     pub fn get(&self, number: i64) -> Result<Handle> {
-        self.lock().get(&number).cloned().ok_or_else(unknown)
+        self.lock().get(&number_of(number)).cloned().ok_or_else(unknown)
     }
 
     /// The file with this number.
@@ -240,31 +242,19 @@ impl Handles {
         match self.get(cursor) {
             Ok(Handle::Listing(listing)) => Ok(listing),
             Ok(Handle::File(_)) => fail(ErrorKind::InvalidArgument, "the cursor is a file's handle"),
-            Err(_) if self.ended().contains(&cursor) => Err(ended_early()),
+            Err(_) if self.ended().contains(&number_of(cursor)) => Err(ended_early()),
             Err(unknown) => Err(unknown),
         }
     }
 
-    /// The listing with this number, and its new number: a cursor is good for one page, since a repeated request
-    /// would return the page after it.
-    pub fn renew_listing(&self, cursor: i64) -> Result<(i64, Arc<tokio::sync::Mutex<Listing>>)> {
-        let listing = self.listing(cursor)?;
-        let mut handles = self.lock();
-        // Another request may have renewed it since.
-        handles.remove(&cursor).ok_or_else(unknown)?;
-        let number = new_number();
-        handles.insert(number, Handle::Listing(listing.clone()));
-        Ok((number, listing))
-    }
-
     /// Removes a listing early, and remembers that for a while.
     pub fn end_listing(&self, cursor: i64) {
-        self.lock().remove(&cursor);
+        self.lock().remove(&number_of(cursor));
         let mut ended = self.ended();
         if ended.len() == ENDED_LISTINGS {
             ended.pop_front();
         }
-        ended.push_back(cursor);
+        ended.push_back(number_of(cursor));
     }
 
     fn ended(&self) -> MutexGuard<'_, VecDeque<i64>> {
@@ -273,7 +263,7 @@ impl Handles {
 
     /// Removes a handle.
     pub fn remove(&self, number: i64) -> Result<Handle> {
-        self.lock().remove(&number).ok_or_else(unknown)
+        self.lock().remove(&number_of(number)).ok_or_else(unknown)
     }
 
     /// Removes all handles.
@@ -282,15 +272,30 @@ impl Handles {
     }
 }
 
-/// A number for a handle, positive.
+/// A number for a handle, positive. Its lowest bits are free for a cursor's page.
 fn new_number() -> i64 {
-    i64::from_be_bytes(random()) & i64::MAX | 1
+    number_of(i64::from_be_bytes(random()) & i64::MAX | 1 << PAGE_BITS)
+}
+
+/// The handle's number in a cursor, or in itself.
+fn number_of(cursor: i64) -> i64 {
+    cursor >> PAGE_BITS << PAGE_BITS
+}
+
+/// The cursor of a listing's page, by the number of pages before it.
+pub fn cursor(number: i64, pages: u32) -> i64 {
+    number_of(number) | i64::from(pages % (1 << PAGE_BITS))
 }
 
 /// The error for a user whose share of open files is used up.
 pub fn too_many_files() -> Error {
     let message = "too many open files, of this user or of all users; close some, or try again later";
     Error::new(ErrorKind::Busy, message)
+}
+
+/// The error for a cursor whose page was begun before.
+pub fn spent() -> Error {
+    Error::new(ErrorKind::InvalidArgument, "this page was sent already; list the directory anew")
 }
 
 fn ended_early() -> Error {

@@ -10,7 +10,7 @@ use crate::handles::Listing;
 use crate::pool::Key;
 use crate::session::Session;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use strait_store::{ErrorKind, Result, fail};
 
@@ -41,24 +41,6 @@ impl Listings {
     pub fn new(limits: &Limits) -> Self {
         let (most, in_use) = (limits.unfinished_listings, limits.listing_in_use);
         Self { most, in_use, unfinished: Mutex::default() }
-    }
-
-    /// The listing of a cursor of this session, and its cursor from now on.
-    ///
-    /// # Errors
-    /// InvalidArgument: the session has no such cursor, or another request has used it.
-    pub fn renew(
-        &self,
-        session: &Arc<Session>,
-        cursor: i64,
-    ) -> Result<(i64, Arc<tokio::sync::Mutex<Listing>>)> {
-        let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
-        let (renewed, listing) = session.handles.renew_listing(cursor)?;
-        let of_session = |other: &&mut Unfinished| std::ptr::eq(other.session.as_ptr(), Arc::as_ptr(session));
-        if let Some(other) = unfinished.iter_mut().filter(of_session).find(|other| other.cursor == cursor) {
-            other.cursor = renewed;
-        }
-        Ok((renewed, listing))
     }
 
     /// Records that a page of this listing was read, and that there are more.
@@ -131,6 +113,7 @@ mod tests {
     use crate::peer::Origin;
     use crate::session::{Identity, Sessions};
     use futures::{FutureExt, StreamExt};
+    use std::sync::Arc;
     use strait_store::{MemoryStore, Principal};
 
     /// A client with a session of its own; the number stands for its user.

@@ -3,7 +3,7 @@
 use crate::config::{ConfiguredStore, PAGE_BYTES, SWEEP_PERIOD};
 use crate::context::Context;
 use crate::errors::{required, signed, unsigned};
-use crate::handles::{Handle, Listing, OpenFile};
+use crate::handles::{Handle, Listing, OpenFile, cursor, spent};
 use crate::listings::Unfinished;
 use crate::session::Identity;
 use futures::StreamExt;
@@ -177,44 +177,46 @@ pub async fn list_directory(
         Some(asked) => usize::try_from(unsigned(asked.into(), "max_entries")?).unwrap_or(most).clamp(1, most),
         None => most,
     };
-    let (cursor, listing) = match request.cursor {
+    let listing = match request.cursor {
         None => {
             let path = path(request.path)?;
             let place = handles.place()?;
             let entries = caller.fs().list(&caller.who, &path);
-            (None, Arc::new(tokio::sync::Mutex::new(Listing::new(entries, place))))
+            Arc::new(tokio::sync::Mutex::new(Listing::new(entries, place)))
         }
-        Some(cursor) => {
-            let (cursor, listing) = context.shared.listings.renew(&caller.session, cursor)?;
-            (Some(cursor), listing)
-        }
+        Some(cursor) => handles.listing(cursor)?,
     };
     let mut taken = listing.lock().await;
+    if request.cursor.is_some_and(|asked| asked != cursor(asked, taken.pages)) {
+        return Err(spent());
+    }
+    taken.pages = taken.pages.wrapping_add(1);
+    let pages = taken.pages;
     let page = next_page(&mut taken, most, allowed_bytes.min(PAGE_BYTES)).await;
     drop(taken);
     let (entries, more) = match page {
         Ok((entries, more)) => (entries.into_iter().map(info).collect(), more),
         Err(error) => {
-            cursor.map(|cursor| handles.remove(cursor));
+            request.cursor.map(|cursor| handles.remove(cursor));
             return Err(error);
         }
     };
     if !more {
-        cursor.map(|cursor| handles.remove(cursor));
+        request.cursor.map(|cursor| handles.remove(cursor));
         return Ok(wire::ListDirectoryReply { entries: Some(entries), cursor: None });
     }
-    let cursor = match cursor {
+    let handle = match request.cursor {
         Some(cursor) => cursor,
         None => caller.session.add_handle(&caller.who, Handle::Listing(listing.clone()))?,
     };
     let (key, session) = (context.key_of_session(&caller.session), Arc::downgrade(&caller.session));
     let (used, listing) = (Instant::now(), Arc::downgrade(&listing));
-    let unfinished = Unfinished { key, session, cursor, used, listing };
+    let unfinished = Unfinished { key, session, cursor: handle, used, listing };
     if let Err(error) = context.shared.listings.has_more(unfinished) {
-        let _ = handles.remove(cursor);
+        let _ = handles.remove(handle);
         return Err(error);
     }
-    let cursor = Some(cursor);
+    let cursor = Some(cursor(handle, pages));
     Ok(wire::ListDirectoryReply { entries: Some(entries), cursor })
 }
 

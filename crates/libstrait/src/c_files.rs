@@ -3,6 +3,7 @@
 use crate::arguments::{buffer_of, bytes_of, give, local_path, pointed, text, unsigned};
 use crate::failure::reported;
 use crate::paths::{self, Listing};
+use crate::process::Owned;
 use crate::streams::{Stream, permission};
 use crate::{copies, process};
 use nix::libc::{
@@ -418,10 +419,12 @@ pub unsafe extern "C" fn strait_get(uri: *const c_char, local: *const c_char, re
 }
 
 /// See strait.h.
-pub struct strait_blocks {
-    left: Mutex<std::vec::IntoIter<BlockLocation>>,
+pub struct strait_blocks(Owned<Mutex<Blocks>>);
+
+struct Blocks {
+    left: std::vec::IntoIter<BlockLocation>,
     /// The latest block's hosts, which the caller may read until the next call.
-    hosts: Mutex<CString>,
+    hosts: CString,
 }
 
 /// See strait.h.
@@ -447,9 +450,9 @@ pub unsafe extern "C" fn strait_locate(
         let start = unsigned(offset)?;
         let range = start..start.saturating_add(unsigned(length)?);
         // SAFETY: the caller's promise.
-        let blocks = paths::locate(unsafe { text(uri)? }, range)?;
-        let left = Mutex::new(blocks.into_iter());
-        Ok(Box::into_raw(Box::new(strait_blocks { left, hosts: Mutex::default() })))
+        let (process, blocks) = paths::locate(unsafe { text(uri)? }, range)?;
+        let blocks = Mutex::new(Blocks { left: blocks.into_iter(), hosts: CString::default() });
+        Ok(Box::into_raw(Box::new(strait_blocks(Owned::new(process, blocks)))))
     })
 }
 
@@ -461,12 +464,16 @@ pub unsafe extern "C" fn strait_locate(
 pub unsafe extern "C" fn strait_locate_next(blocks: *mut strait_blocks, block: *mut strait_block) -> c_int {
     reported(-1, || {
         // SAFETY: the caller's promise.
-        let blocks = unsafe { pointed(blocks)? };
-        let next = blocks.left.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(BlockLocation { offset, length, hosts, corrupt, .. }) = next else { return Ok(0) };
-        let mut kept = blocks.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = CString::new(hosts.join(",")).unwrap_or_default();
-        let found = strait_block { offset, length, hosts: kept.as_ptr(), corrupt: corrupt.into() };
+        let (_, blocks) = unsafe { pointed(blocks)? }.0.get()?;
+        if block.is_null() {
+            return fail(ErrorKind::InvalidArgument, "the place for the block is a null pointer");
+        }
+        let mut blocks = blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(BlockLocation { offset, length, hosts, corrupt, .. }) = blocks.left.next() else {
+            return Ok(0);
+        };
+        blocks.hosts = CString::new(hosts.join(",")).unwrap_or_default();
+        let found = strait_block { offset, length, hosts: blocks.hosts.as_ptr(), corrupt: corrupt.into() };
         // SAFETY: the caller's promise.
         unsafe { give(block, found) }.map(|_| 1)
     })

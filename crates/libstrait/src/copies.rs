@@ -10,12 +10,15 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use strait_store::random::try_random;
 use strait_store::{CreateOptions, Error, ErrorKind, FileStatus, Result, StorePath};
 
 /// Bytes of one step of a copy.
 const COPY_BYTES: usize = 1 << 20;
 /// Bits that a copy takes from its source.
 const PERMISSION: u32 = 0o777;
+/// Those of a local file whose source has none, before the umask.
+const NEW_FILE: u32 = 0o666;
 
 /// Copies a local file to a store; if the target is a directory, into it. The file gets its name when all its
 /// bytes are there.
@@ -53,11 +56,39 @@ pub fn put(local: &Path, uri: &str, replace: bool) -> Result<()> {
         return upload(&mut source, local, Stream::create(&place, &place.path, &options)?);
     }
     let temporary = place.path.parent().unwrap_or_else(StorePath::root).join(&temporary_name("put")?)?;
-    let copied = Stream::create(&place, &temporary, &options)
-        .and_then(|target| upload(&mut source, local, target))
-        .map_err(certainly_missing)
-        .and_then(|()| reveal(&place, &temporary, there.is_some(), replace));
-    copied.map_err(|error| with_leftover(&place, &temporary, error))
+    let target = match Stream::create(&place, &temporary, &options) {
+        // It may have been created all the same.
+        Err(error) if matches!(error.kind(), ErrorKind::OutcomeUnknown | ErrorKind::TimedOut) => {
+            return Err(with_leftover(&place, &temporary, certainly_missing(error)));
+        }
+        created => created.map_err(|error| of_target(&place, &temporary, error))?,
+    };
+    upload(&mut source, local, target)
+        .map_err(|error| with_leftover(&place, &temporary, certainly_missing(error)))?;
+    if there.is_some() && !capabilities.rename_replace {
+        let Place { process, fs, who, path } = &place;
+        process
+            .wait(fs.remove(who, path, false))
+            .map_err(|error| with_leftover(&place, &temporary, error))?;
+        // The old file is gone, so the new one stays in any case.
+        return reveal(&place, &temporary, false).map_err(|error| {
+            let message =
+                format!("{}; the old file is gone, and {temporary} has the new one", error.message());
+            Error::new(error.kind(), message).at("put", path).caused_by(error)
+        });
+    }
+    let revealed = reveal(&place, &temporary, replace && capabilities.rename_replace);
+    revealed.map_err(|error| with_leftover(&place, &temporary, error))
+}
+
+/// The error with the target's name: nobody knows the temporary one.
+fn of_target(place: &Place, temporary: &StorePath, error: Error) -> Error {
+    if error.path() != temporary.as_ref() {
+        return error;
+    }
+    let safe = error.retry_safe();
+    let told = Error::new(error.kind(), error.message().to_owned());
+    told.at("put", &place.path).with_retry_safe(safe).caused_by(error)
 }
 
 /// Until the rename, nothing has the target's name.
@@ -71,13 +102,9 @@ fn certainly_missing(error: Error) -> Error {
 }
 
 /// Gives the file its name.
-fn reveal(place: &Place, temporary: &StorePath, is_there: bool, replace: bool) -> Result<()> {
+fn reveal(place: &Place, temporary: &StorePath, replace: bool) -> Result<()> {
     let Place { process, fs, who, path } = place;
-    let in_one_step = fs.capabilities().rename_replace;
-    if is_there && !in_one_step {
-        process.wait(fs.remove(who, path, false))?;
-    }
-    match process.wait(fs.rename(who, temporary, path, replace && in_one_step)) {
+    match process.wait(fs.rename(who, temporary, path, replace)) {
         Err(error) if error.kind() == ErrorKind::OutcomeUnknown => {
             match process.wait(fs.stat(who, temporary)) {
                 Err(gone) if gone.kind() == ErrorKind::NotFound => Ok(()),
@@ -88,20 +115,17 @@ fn reveal(place: &Place, temporary: &StorePath, is_there: bool, replace: bool) -
     }
 }
 
-/// Removes the unfinished file. Otherwise the error names it.
+/// Removes the unfinished file. If it can't, the error names it.
 fn with_leftover(place: &Place, temporary: &StorePath, error: Error) -> Error {
-    let mut message = error.message().to_owned();
+    let error = of_target(place, temporary, error);
     match place.process.wait(place.fs.remove(&place.who, temporary, false)) {
         Err(left) if left.kind() != ErrorKind::NotFound => {
-            message = format!("{message}; the temporary file {temporary} may remain");
+            let message = format!("{}; the temporary file {temporary} may remain", error.message());
+            let (path, safe) = (error.path().to_owned(), error.retry_safe());
+            Error::new(error.kind(), message).at("put", path).with_retry_safe(safe).caused_by(error)
         }
-        _ => {}
+        _ => error,
     }
-    let safe = error.retry_safe();
-    // Nobody knows the temporary name.
-    let path =
-        if error.path() == temporary.as_ref() { place.path.to_string() } else { error.path().to_owned() };
-    Error::new(error.kind(), message).at("put", path).with_retry_safe(safe).caused_by(error)
 }
 
 /// The status of the file or directory at a place; None if there is none.
@@ -150,7 +174,11 @@ pub fn get(uri: &str, local: &Path, replace: bool) -> Result<()> {
     let status = place.process.wait(place.fs.stat(&place.who, &place.path))?;
     let source = Stream::open(uri, O_RDONLY, 0)?;
     let temporary = local.parent().map_or_else(PathBuf::new, Path::to_owned).join(temporary_name("get")?);
-    let got = download(&source, &temporary, &local, status.permission & PERMISSION).and_then(|()| {
+    let permission = match place.fs.capabilities().permissions {
+        true => status.permission & PERMISSION,
+        false => NEW_FILE,
+    };
+    let got = download(&source, &temporary, &local, permission).and_then(|()| {
         reveal_locally(&temporary, &local, replace).map_err(|error| locally(error, "create", &local))
     });
     if got.is_err() {
@@ -171,9 +199,13 @@ fn download(source: &Stream, temporary: &Path, local: &Path, permission: u32) ->
     // The file never has more bits than these, minus the umask.
     let target = OpenOptions::new().write(true).create_new(true).mode(permission).open(temporary);
     let mut target = target.map_err(failed)?;
-    let mut piece = vec![0; COPY_BYTES];
+    let (mut piece, length) = (vec![0; COPY_BYTES], source.length()?);
     loop {
         match source.read(&mut piece)? {
+            0 if source.position()? < length => {
+                let why = "the file was shortened while it was read";
+                return Err(Error::new(ErrorKind::Unavailable, why).at("get", local.display().to_string()));
+            }
             0 => return target.sync_all().map_err(failed),
             bytes => target.write_all(&piece[..bytes]).map_err(failed)?,
         }
@@ -196,8 +228,7 @@ fn reveal_locally(temporary: &Path, local: &Path, replace: bool) -> io::Result<(
 
 /// A name that no other file has.
 fn temporary_name(operation: &str) -> Result<String> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(|error| {
+    let random = try_random().map_err(|error| {
         Error::new(ErrorKind::Internal, "the kernel gives no random bytes").caused_by(error)
     })?;
     Ok(format!(".strait-{operation}-{:016x}", u64::from_ne_bytes(random)))

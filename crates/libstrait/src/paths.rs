@@ -1,6 +1,6 @@
 //! Operations on paths.
 
-use crate::process::{Owned, Place};
+use crate::process::{Owned, Place, Process};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::collections::VecDeque;
@@ -48,9 +48,11 @@ pub fn checksum(uri: &str) -> Result<Checksum> {
     place.process.wait(place.fs.checksum(&place.who, &place.path))
 }
 
-pub fn locate(uri: &str, range: Range<u64>) -> Result<Vec<BlockLocation>> {
+/// The blocks of a range, and the process that asked.
+pub fn locate(uri: &str, range: Range<u64>) -> Result<(&'static Process, Vec<BlockLocation>)> {
     let place = Place::of(uri)?;
-    place.process.wait(place.fs.block_locations(&place.who, &place.path, range))
+    let blocks = place.process.wait(place.fs.block_locations(&place.who, &place.path, range))?;
+    Ok((place.process, blocks))
 }
 
 pub fn status(uri: &str) -> Result<StoreStatus> {

@@ -124,7 +124,7 @@ pub fn signal_child(child: &Child, signal: Signal) {
     // An error means that it has ended already.
     if kill_process(pid, signal).is_ok() && signal == Signal::STOP {
         let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let _ = waitid(WaitId::Pid(pid), either);
+        let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), either));
     }
 }
 

@@ -177,7 +177,7 @@ class Client:
         incarnation = self._session.incarnation
         while True:
             request = ListDirectoryRequest(path=path, cursor=cursor, max_entries=page_size)
-            # A cursor advances with each page: a repeated request would return the next one.
+            # A cursor is good for one page.
             call = self._session.call if cursor is None else self._session.call_once
             try:
                 reply = call("listDirectory", request)

@@ -140,6 +140,10 @@ impl Reader {
         });
         let (mut arriving, mut done) = (stream::iter(pieces).buffered(REQUESTS), 0);
         while let Some((piece, asked)) = arriving.try_next().await? {
+            if piece.len() > asked {
+                let why = format!("the store gave {} bytes in place of {asked}", piece.len());
+                return Err(Error::new(ErrorKind::Internal, why).at("read", &self.path).into());
+            }
             into[done..done + piece.len()].copy_from_slice(&piece);
             done += piece.len();
             // The file is shorter now.

@@ -7,16 +7,16 @@
 //! `MiniHdfs::start` in the command's processes finds the HDFS by environment variables. When the command has
 //! ended, this program stops the HDFS, and exits with the command's exit code.
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::env;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use strait_testkit::wait::{pause, wait_until};
-use strait_testkit::{Failure, MiniHdfs, Options, Result, signal_child, spawn_bound};
+use strait_testkit::{Failure, MiniHdfs, Options, Result, spawn_bound};
 
 /// Interval between two checks whether the command has ended, or a signal came.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -54,7 +54,8 @@ fn run() -> Result<u8> {
     }
     let hdfs = MiniHdfs::start_own(&options)?;
     let mut command = Command::new(&program);
-    command.args(arguments).envs(hdfs.environment());
+    // In a group of its own, so that a signal reaches all that it runs.
+    command.args(arguments).envs(hdfs.environment()).process_group(0);
     let mut child = spawn_bound(command).map_err(|error| Failure::new(format!("{program}: {error}")))?;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -63,7 +64,7 @@ fn run() -> Result<u8> {
             return Ok(code as u8);
         }
         if stop.load(Ordering::Relaxed) {
-            signal_child(&child, Signal::TERM);
+            let _ = kill_process_group(Pid::from_child(&child), Signal::TERM);
             wait_until(CLEANUP, || child.try_wait().is_ok_and(|status| status.is_some()));
             child.kill()?;
         }

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::json::{self, Attributes, Block, Blocks, Change, Page, Rename, Status};
 use super::{Answer, Asked, Place, files, reply};
 use crate::config::PAGE_BYTES;
-use crate::handles::{Handle, Listing};
+use crate::handles::{Handle, Listing, spent};
 use crate::listings::Unfinished;
 use crate::session::Session;
 use crate::turns;
@@ -88,8 +88,7 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     // Without this check, a client that repeats its request would get the following page, and miss the
     // page that it asked for.
     if taken.pages != begun.page {
-        let message = "this page was sent already; list the directory anew";
-        return Err(Error::new(ErrorKind::InvalidArgument, message).at("list", &place.shown).into());
+        return Err(spent().at("list", &place.shown).into());
     }
     if is_head {
         return Ok(reply::as_json(Answer::of("")));

@@ -41,7 +41,7 @@ final class Listing implements Iterator<FileInfo> {
     }
 
     private List<FileInfo> fetch() throws IOException {
-        // A cursor advances with each page: a repeated request would return the next one.
+        // A cursor is good for one page.
         ListDirectoryReply reply =
                 request.isSetCursor() ? goOn() : session.call(Method.LIST_DIRECTORY, request);
         List<FileInfo> entries =
