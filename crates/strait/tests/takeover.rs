@@ -105,7 +105,7 @@ fn a_process_goes_on_with_its_mount_unless_a_fit_one_takes_it() {
         "import socket
 s = socket.socket(socket.AF_UNIX)
 s.connect('\\0{socket}')
-print(s.recv(1000))"
+print(s.makefile('rb').read())"
     );
     let mut python = Command::new("python3");
     python.args(["-c", &script]).uid(NOBODY).current_dir("/");
