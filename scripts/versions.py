@@ -8,7 +8,7 @@ from pathlib import Path
 # Names of packages' files.
 PACKAGES = "strait|strait-fs|strait-fs-browser|strait-fs-smalltalk|strait-hadoop|StraitFs|Strait-FS"
 FILES = rf"\b(?:{PACKAGES})[-.](\d+\.\d+\.\d+)\b"
-# What a package's own version looks like in each kind of file.
+# Patterns of a package's own version in each kind of file.
 VERSIONS = {
     "pyproject.toml": r'^version = "(.*)"',
     "pom.xml": r"-(?:fs|hadoop|kotlin|spark)</artifactId>\s*<version>(.*)</version>",

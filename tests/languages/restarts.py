@@ -169,7 +169,7 @@ def a_reader_never_gets_another_files_bytes(
     (gateway.data / "other").write_bytes(b"x" * BYTES)
     (gateway.data / "other").rename(gateway.data / "f")
     gateway.start()
-    # What the client had read ahead is still right.
+    # Bytes that the client had read ahead are still right.
     for _ in range(3):
         with contextlib.suppress(strait.StraitError):
             assert b"x" not in file.read(), "bytes of the other file"

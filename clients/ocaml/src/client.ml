@@ -1,4 +1,4 @@
-(* What a client does with names. Its interface is a part of Strait's. *)
+(* A client's operations on names. Its interface is a part of Strait's. *)
 
 type info = {
   path : string;

@@ -1,6 +1,6 @@
 (* Its interface is that of Strait.Reader. *)
 
-(* What a gateway told when it opened the file. *)
+(* The gateway's answer when it opened the file. *)
 type opened = {
   handle : int64;
   length : int;

@@ -3,7 +3,7 @@
 require "minitest/autorun"
 require_relative "fake_gateway"
 
-# What a client does when its gateway refuses, cuts, forgets or claims too much.
+# A client whose gateway refuses, cuts, forgets or claims too much.
 class TestSession < Minitest::Test
   Wire = Strait::Wire
 

@@ -3,7 +3,7 @@
 require "minitest/autorun"
 require "strait/uri"
 
-# What the shared cases don't tell about URIs.
+# Rules of URIs that the shared cases don't cover.
 class TestURI < Minitest::Test
   def test_a_uri_is_written_as_it_is_read
     %w[gw:1/ gw:1/a gw:1/@lab gw:1/@lab/a gw:1/@@x gw:1/@@@x gw:1/@lab/@x [::1]:1/@lab/ü].each do |text|

@@ -36,7 +36,7 @@ pub unsafe fn local_path<'c>(path: *const c_char) -> Result<&'c Path> {
     Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())))
 }
 
-/// What a caller's handle points to.
+/// The value behind a caller's handle.
 ///
 /// # Safety
 /// `handle` is null, or comes from a function of this library and wasn't closed.

@@ -65,7 +65,7 @@ impl Drop for NotCancelled {
     }
 }
 
-/// What a thread can ask about its latest error.
+/// The texts of a thread's latest error.
 #[derive(Default)]
 struct Told {
     text: CString,

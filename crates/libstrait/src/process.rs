@@ -88,7 +88,7 @@ impl Process {
 /// The error message if a process uses a handle that another process opened.
 const OF_A_PARENT: &str = "the parent process opened it; open it again in this process";
 
-/// What a handle stands for. Only the process that opened it can use and drop it.
+/// The value behind a handle. Only the process that opened it can use and drop it.
 pub struct Owned<T: Send> {
     process: &'static Process,
     value: ManuallyDrop<T>,

@@ -36,7 +36,7 @@ enum Kind {
     Write(Mutex<Writer>),
 }
 
-/// What the flags of an opening ask for.
+/// The kind of opening that the flags choose.
 enum Wish {
     Read,
     Create { overwrite: bool },

@@ -19,7 +19,7 @@ module Strait
     MAX_I32 = (1 << 31) - 1
     # The most that one call of the system reads.
     READ_BYTES = 1 << 18
-    # What OpenSSL says after the gateway's alerts about the client's certificate.
+    # OpenSSL's messages after the gateway's alerts about the client's certificate.
     REFUSED = /alert.*(?:certificate|unknown ca)/
 
     # TLS names no server by its address.

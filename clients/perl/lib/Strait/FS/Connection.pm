@@ -28,7 +28,7 @@ use constant {
 # Either side rejects the other's certificate, in OpenSSL's words.
 my $REJECTION = qr/certificate|hostname|unknown ca/i;
 
-# What broke a connection. If `sent`, the request may have arrived.
+# The reason why a connection broke. If `sent`, the request may have arrived.
 package Strait::FS::Connection::Lost {
     sub throw ($class, $message, $sent) { die bless { message => $message, sent => $sent }, $class }
 }
@@ -178,7 +178,7 @@ sub _fail ($self, $why) {
 
 sub _is_broken ($failure) { return blessed $failure && $failure->isa('Strait::FS::Broken') }
 
-# What TLS waits for.
+# The event for which TLS waits.
 sub _tls_wants ($self) {
     return 'can_read' if $IO::Socket::SSL::SSL_ERROR == IO::Socket::SSL::SSL_WANT_READ();
     return 'can_write' if $IO::Socket::SSL::SSL_ERROR == IO::Socket::SSL::SSL_WANT_WRITE();

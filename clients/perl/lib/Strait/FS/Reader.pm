@@ -1,6 +1,6 @@
 package Strait::FS::Reader;
 
-# What a handle opened with '<' is tied to.
+# The class to which a handle opened with '<' is tied.
 
 use v5.36;
 use warnings FATAL => 'all';

@@ -1,6 +1,6 @@
 package Strait::FS::Writer;
 
-# What a handle opened with '>' or '>>' is tied to. After NoSpace and Unavailable it is still open: it keeps the bytes
+# The class to which a handle opened with '>' or '>>' is tied. After NoSpace and Unavailable it is still open: it keeps the bytes
 # that the gateway hasn't taken, and sends them again with the next call.
 
 use v5.36;
