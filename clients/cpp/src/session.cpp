@@ -244,7 +244,8 @@ std::pair<std::string, unsigned> Session::current() const {
     return {token_, login_};
 }
 
-/// Whether the token is still valid. If not, and the caller didn't give it, a new login is needed.
+/// Attaches by a token. False if the gateway refuses it, so that a new login is needed. Throws if the program gave the
+/// token in its options, since the client can't get a new one.
 bool Session::attach_by(const std::string& token, Connection& connection, unsigned login) {
     wire::OpenSessionRequest request;
     request.__set_token(token);

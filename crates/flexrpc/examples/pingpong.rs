@@ -111,7 +111,10 @@ fn main() {
             sizes.extend([64 << 10, 1 << 20]);
         }
     }
-    println!("{transport:?}: p50 µs ours / bare, ratio; median of {ROUNDS} rounds");
+    println!(
+        "{transport:?}: median µs of a FlexRPC call / of an exchange by bare sockets = ratio; \
+         the round with the median ratio, of {ROUNDS}"
+    );
     println!("{:>9}  {:^26}  {:^26}  {:^26}", "bytes", "same CPU", "two CPUs", "unpinned");
     for bytes in sizes {
         let calls = if bytes > 100_000 { 300 } else { 2000 };

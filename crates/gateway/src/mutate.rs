@@ -355,7 +355,8 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
             Err(_) if lost_track => {
                 return fail(
                     ErrorKind::OutcomeUnknown,
-                    "the gateway doesn't remember whether it closed the file; check the file's length",
+                    "the gateway was restarted, and doesn't know whether it closed the file; \
+                     if it is as long as what you wrote, nothing is missing",
                 );
             }
             open => open?,

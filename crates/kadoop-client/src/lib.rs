@@ -99,8 +99,7 @@ pub struct Client {
     _renewal: Arc<Renewal>,
 }
 
-/// When the last clone is dropped, stops the thread that renews leases, but only in the client's own
-/// process.
+/// Stops the thread that renews leases when the last clone is dropped. In a forked child it does nothing.
 struct Renewal(Stop, Process);
 
 impl Drop for Renewal {

@@ -697,7 +697,7 @@ impl Writings {
 }
 
 fn refuse(path: &StorePath, offset: u64) -> Result<()> {
-    seldom!(warn, "write {path}: refused at {offset}, before its end: stores can't write within files");
+    seldom!(warn, "refused to write at {offset} of {path}, before the file's end: stores can only append");
     let why = "the store can only append to files";
     strait_store::fail(ErrorKind::InvalidArgument, why).map_err(|error: Error| error.at("write", path))
 }

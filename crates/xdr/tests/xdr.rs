@@ -1,5 +1,5 @@
-//! The runtime by itself: each value has one encoding, and hostile bytes cost nothing. frpcgen's
-//! tests compare the encoding with libtirpc's.
+//! The XDR library without generated code: decoding accepts only one encoding of each value, and hostile bytes
+//! make it allocate no large memory. frpcgen's tests compare the encoding with libtirpc's.
 
 use proptest::prelude::*;
 use strait_xdr::{

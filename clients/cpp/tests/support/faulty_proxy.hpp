@@ -1,4 +1,4 @@
-/// A proxy for a gateway that simulates faults: it falls silent, stutters, or is gone.
+/// A proxy between a client and a gateway that simulates faults of the gateway.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,8 @@
 
 namespace testing {
 
-/// `cut` ends each connection in place of its next reply.
+/// `silent`: no reply. `half`: half of a reply. `stutter`: a reply, a byte at a time. `gone`: all connections are closed,
+/// and new ones refused. `cut`: each connection is closed in place of its next reply.
 enum class Fault { none, silent, half, stutter, gone, cut };
 
 class FaultyProxy {

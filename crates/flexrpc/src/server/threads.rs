@@ -5,9 +5,9 @@ use crate::sync::{Condvar, Mutex, thread};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Stack of a thread, as large as that of a C program's main thread. Procedures of programs that
-/// were written for SunRPC ran there, and can have large arguments by value. It is address space: a
-/// thread occupies only the memory that it uses.
+/// Stack of a thread, as large as that of a C program's main thread. SunRPC's servers run their procedures in the
+/// main thread, and such procedures may have large arguments by value. The size is only address space: a thread
+/// occupies only the memory that it uses.
 #[cfg(not(all(test, shuttle)))]
 const STACK_BYTES: usize = 8 << 20;
 

@@ -61,7 +61,7 @@ unsafe fn fill(xdrs: &mut Xdr, value: &mut *mut c_char, count: u32, is_text: boo
             }
         }
     }
-    // After a failure, the program's xdr_free of the whole value releases the memory.
+    // If this fails, the memory stays in the value, and is freed with the whole value (`frpc_xdr_free`).
     xdrs.skip_padding(count as usize)
 }
 

@@ -166,7 +166,7 @@ pub fn make_private(data: &Path) -> io::Result<()> {
 /// Runs a server until a signal comes or `failed` returns, and then stops it.
 ///
 /// # Errors
-/// The failure that `failed` returned, or a second signal's while the server stops.
+/// The failure that `failed` returned; or a second signal came while the server stopped.
 pub async fn until_signal<S: Send + 'static>(
     mut signals: Signals,
     server: S,
