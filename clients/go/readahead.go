@@ -29,7 +29,8 @@ type readAhead struct {
 	isOver    bool // the gateway sent an empty reply
 }
 
-// aheadChunk is a piece of the file, of which bytes have been received and taken.
+// aheadChunk is a piece of the file. Its first received bytes came from the gateway, and the program has its first
+// taken bytes.
 type aheadChunk struct {
 	offset                  int64
 	length, received, taken int

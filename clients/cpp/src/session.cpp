@@ -244,8 +244,8 @@ std::pair<std::string, unsigned> Session::current() const {
     return {token_, login_};
 }
 
-/// Attaches by a token. False if the gateway refuses it, so that a new login is needed. Throws if the program gave the
-/// token in its options, since the client can't get a new one.
+/// Attaches by a token. False if the gateway refuses it, so that a new login is needed. But if the
+/// program gave the token in its options, that is an error, since the client can't get a new one.
 bool Session::attach_by(const std::string& token, Connection& connection, unsigned login) {
     wire::OpenSessionRequest request;
     request.__set_token(token);

@@ -1,6 +1,6 @@
 //! Places for connections, sessions and waiting logins. An origin gets a place only while it has fewer
-//! than are free, so at most half. But several origins together can take all: each newcomer gets half
-//! of the rest, so twelve take 4,096.
+//! places than are free, so at most half. But several origins together can take all: each newcomer gets half
+//! of the rest, so thirteen take 4,096.
 
 use crate::peer::Origin;
 use std::collections::HashMap;

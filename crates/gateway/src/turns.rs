@@ -24,8 +24,8 @@ use strait_store::{
 };
 use strait_telemetry::{Kind, Page, RequestId};
 
-/// Most entries that a listing takes in one turn: those that the store has ready. The listing holds them
-/// between two pages.
+/// Maximum number of entries that a listing takes from the store in one turn. It waits for the first only. It keeps
+/// those that don't fit in a page for the next page.
 const ENTRIES_A_TURN: usize = 32;
 /// A call that reads or writes more bytes is a transfer.
 const SMALL_BYTES: usize = 16 << 10;

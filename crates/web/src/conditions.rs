@@ -168,7 +168,9 @@ impl Tags {
         let mut tags = Vec::new();
         while !rest.is_empty() {
             let Some((tag, after)) = Tag::take(rest) else {
-                return malformed("a condition's tags must be \"TAG\", separated by commas, or *");
+                return malformed(
+                    "If-Match and If-None-Match take \"TAG\" or W/\"TAG\", separated by commas, or *",
+                );
             };
             if tags.len() == MAX_TAGS {
                 return malformed(format!("a condition has more than {MAX_TAGS} tags"));

@@ -149,7 +149,7 @@ func TestARepliesFieldsComeBack(t *testing.T) {
 	}
 }
 
-// FuzzReply: no bytes make the decoder panic, loop, or take memory that hasn't come.
+// FuzzReply: no bytes make the decoder panic or loop.
 func FuzzReply(f *testing.F) {
 	replicas := int32(3)
 	for _, protocol := range protocols {

@@ -103,7 +103,8 @@ impl Witness {
         Self { shared, threads }
     }
 
-    /// A server has lost its memory. A flush that was answered meanwhile counts as answered before.
+    /// Records that a server lost its memory just now. A flush that was acknowledged between the loss and this call
+    /// counts as acknowledged before the loss: its bytes may be gone.
     pub fn struck(&self, who: Who) {
         if let Who::Datanode(number) = who {
             lock(&self.shared.strikes).push(number);
