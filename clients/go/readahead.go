@@ -29,8 +29,8 @@ type readAhead struct {
 	isOver    bool // the gateway sent an empty reply
 }
 
-// aheadChunk is a piece of the file. Its first received bytes came from the gateway, and the program has its first
-// taken bytes.
+// aheadChunk is a piece of the file. The gateway has sent the first `received` of its bytes, and the program has got
+// the first `taken`.
 type aheadChunk struct {
 	offset                  int64
 	length, received, taken int

@@ -356,7 +356,7 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
                 return fail(
                     ErrorKind::OutcomeUnknown,
                     "the gateway was restarted, and doesn't know whether it closed the file; \
-                     if it is as long as what you wrote, nothing is missing",
+                     if the file is as long as you expect, nothing is missing",
                 );
             }
             open => open?,

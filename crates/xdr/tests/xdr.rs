@@ -1,5 +1,5 @@
 //! The XDR library without generated code: decoding accepts only one encoding of each value, and hostile bytes
-//! make it allocate no large memory. frpcgen's tests compare the encoding with libtirpc's.
+//! make it allocate no large memory. `tests/idl` compares the encoding with libtirpc's.
 
 use proptest::prelude::*;
 use strait_xdr::{

@@ -103,7 +103,7 @@ impl Witness {
         Self { shared, threads }
     }
 
-    /// Records that a server lost its memory just now. A flush that was acknowledged between the loss and this call
+    /// Records that a datanode was killed or lost its power just now. A flush that was acknowledged between the loss and this call
     /// counts as acknowledged before the loss: its bytes may be gone.
     pub fn struck(&self, who: Who) {
         if let Who::Datanode(number) = who {
