@@ -355,8 +355,8 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
             Err(_) if lost_track => {
                 return fail(
                     ErrorKind::OutcomeUnknown,
-                    "the gateway was restarted, and doesn't know whether it closed the file; \
-                     if the file is as long as you expect, nothing is missing",
+                    "this gateway no longer knows the file, so it may not have been closed: the gateway was restarted, \
+                     the session ended, or it was at another gateway; read the file to see whether it has your bytes",
                 );
             }
             open => open?,

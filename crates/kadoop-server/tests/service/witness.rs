@@ -103,8 +103,9 @@ impl Witness {
         Self { shared, threads }
     }
 
-    /// Records that a datanode was killed or lost its power just now. A flush that was acknowledged between the loss and this call
-    /// counts as acknowledged before the loss: its bytes may be gone.
+    /// Records that a datanode was killed or lost its power just now. The loss counts against every flush that was
+    /// acknowledged before this call, even after the loss. A flush's bytes may be gone once as many datanodes were
+    /// lost as had them.
     pub fn struck(&self, who: Who) {
         if let Who::Datanode(number) = who {
             lock(&self.shared.strikes).push(number);
