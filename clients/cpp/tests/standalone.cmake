@@ -15,7 +15,7 @@ if(NOT scratch)
 endif()
 set(scratch "${scratch}/strait-cpp-${name}")
 # By itself, without its tests, which need the repository.
-foreach(part CMakeLists.txt cmake idl include src)
+foreach(part CMakeLists.txt LICENSE cmake idl include src)
   file(COPY "${SOURCE}/${part}" DESTINATION "${scratch}/client")
 endforeach()
 file(COPY "${SOURCE}/tests/installed" "${SOURCE}/tests/fetched" DESTINATION "${scratch}")
