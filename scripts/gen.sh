@@ -10,3 +10,6 @@ scripts/setup.sh test
 clients/java/generate.sh
 node clients/node/generate.mjs
 cp idl/dfs.thrift clients/cpp/idl/dfs.thrift
+# Packages that are built from their directories alone.
+cp LICENSE clients/cpp
+cp LICENSE clients/python

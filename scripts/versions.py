@@ -1,4 +1,5 @@
-"""Fails unless all packages, and pages that name their files, have the version of Cargo.toml."""
+"""Fails unless all packages, and pages that name their files, have the version of Cargo.toml, and
+copies of the licence are LICENSE."""
 
 import re
 import subprocess
@@ -6,12 +7,14 @@ import sys
 from pathlib import Path
 
 # Names of packages' files.
-PACKAGES = "strait|strait-fs|strait-fs-browser|strait-fs-smalltalk|strait-hadoop|StraitFs|Strait-FS"
-FILES = rf"\b(?:{PACKAGES})[-.](\d+\.\d+\.\d+)\b"
+PACKAGES = "strait|strait[-_]fs(?:-browser|-smalltalk)?|strait-hadoop|StraitFs|Strait-FS"
+FILE = rf"\b(?:{PACKAGES})[-.]"
+FILES = rf"{FILE}(\d+\.\d+\.\d+)\b"
+ARTIFACT = r"-(?:fs|hadoop|kotlin|spark)</artifactId>\s*<version>"
 # Patterns of a package's own version in each kind of file.
 VERSIONS = {
     "pyproject.toml": r'^version = "(.*)"',
-    "pom.xml": r"-(?:fs|hadoop|kotlin|spark)</artifactId>\s*<version>(.*)</version>",
+    "pom.xml": rf"{ARTIFACT}(.*)</version>",
     "package.json": r'^  "version": "(.*)"',
     "composer.json": r'^  "version": "(.*)"',
     "strait.opam": r'^version: "(.*)"',
@@ -24,7 +27,7 @@ VERSIONS = {
     "*.app.src": r'\{vsn, "(.*)"\}',
     "dune-project": r"^\(version (.*)\)",
     "*.cabal": r"^version:\s*(\S+)",
-    "README.md": FILES,
+    "README.md": rf"(?:{FILE}|{ARTIFACT})(\d+\.\d+\.\d+)\b",
     "test.sh": FILES,
 }
 
@@ -38,6 +41,9 @@ def main() -> int:
     files = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     wrong = 0
     for file in map(Path, files.splitlines()):
+        if file.name == "LICENSE" and file.read_bytes() != Path("LICENSE").read_bytes():
+            print(f"{file} isn't LICENSE: run scripts/gen.sh")
+            wrong += 1
         for pattern, version in VERSIONS.items():
             if not file.match(pattern):
                 continue
