@@ -14,7 +14,8 @@ check:
 test:
 	@scripts/test.sh $(CRATE)
 
-# Languages by Thrift's generators, clients in Kotlin, C# and a browser, libraries above fsspec, a job of Spark.
+# Languages by Thrift's generators, clients in Kotlin, C# and a browser, the packages for Java, Hadoop, C++ and Rust,
+# libraries above fsspec, a job of Spark.
 # `make test-languages UPDATE=1` rewrites the table of docs/languages.md by the results.
 test-languages:
 	@scripts/test-languages.sh

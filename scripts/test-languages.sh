@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# scripts/test-languages.sh: the libraries that the shared driver tests; programs by Thrift's generators and runtimes,
-# our codecs or REST; the libraries above fsspec; a job of Spark. Each runs on a directory and on Kadoop.
+# scripts/test-languages.sh: the libraries that the shared driver tests; the packages for Java, Hadoop, C++ and Rust;
+# programs by Thrift's generators and runtimes, our codecs or REST; the libraries above fsspec; a job of Spark. Each
+# runs on a directory and on Kadoop.
 # It prints a row for each. STRAIT_BIN names the command; else it is built.
-# scripts/test-languages.sh [NAME...]: NAME of clients/NAME, or story-LANGUAGE. Without names, all; then it also compares the tables of docs/languages.md and
-# README.md with the results; UPDATE=1 rewrites the first.
+# scripts/test-languages.sh [NAME...]: NAME of clients/NAME, rust, or story-LANGUAGE. Without names, all; then it also
+# compares the tables of docs/languages.md and README.md with the results; UPDATE=1 rewrites the first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/waits.sh
@@ -86,12 +87,14 @@ story() {
 }
 
 # client NAME: a client with a driver of the shared cases, and the code of its page against the installed package.
-# clients/NAME/test.sh has these, each with the prefix NAME_; it may set `clients` to further names that have them too:
+# clients/NAME/test.sh, or crates/client/test.sh for Rust, has these, each with the prefix NAME_. It may set `clients`
+# to the names of several that have them:
 #   language, wire   its row in the table
 #   options          of tests/languages/shared_cases.py
 #   driver           the driver's command, once `build` has run
 #   build            makes the driver and the package, below $work/NAME
 #   quick_start      HOST:PORT: runs the code of the client's page in an empty directory, with the package
+# Without a driver, only the package is tested here: the client's own tests run the shared cases.
 client() {
     local name=$1 store
     local -n language=${name}_language wire=${name}_wire options=${name}_options driver=${name}_driver
@@ -104,11 +107,38 @@ client() {
     done
 }
 
+# package NAME: a client without a driver.
+package() {
+    local name=$1 store
+    local -n language=${name}_language wire=${name}_wire
+    mkdir -p "$work/$name"
+    "${name}_build"
+    for store in file kadoop; do
+        row "$language" "$wire" "$store" "its page's code" "${name}_quick_start" "127.0.0.1:${ports[$store]}"
+    done
+}
+
 # readme LANGUAGE ADDRESS BLOCK=FILE...: code of a client's page.
 readme() {
     local page=clients/$1/README.md
     shift
     .venv/bin/python tests/languages/readme.py "$page" "$@"
+}
+
+# maven PROJECT GOAL: compiles a project with an empty repository; its class path is in PROJECT/classes. Packages come
+# from this user's repository, which has those of the clients' builds.
+maven() {
+    local project=$1 goal=$2 plugins=org.apache.maven.plugins
+    cat >"$project/settings.xml" <<EOF
+<settings>
+  <localRepository>$project/repository</localRepository>
+  <mirrors>
+    <mirror><id>user</id><mirrorOf>*</mirrorOf><url>file://$HOME/.m2/repository</url></mirror>
+  </mirrors>
+</settings>
+EOF
+    mvn -q -B -Dkotlin.compiler.daemon=false -s "$project/settings.xml" -f "$project/pom.xml" \
+        "$goal" "$plugins:maven-dependency-plugin:3.8.1:build-classpath" "-Dmdep.outputFile=$project/classes"
 }
 
 # The runtime for Erlang is in no binary package, but in the source of Debian's.
@@ -215,13 +245,16 @@ built Haskell "framed binary" "$calls"
 built Objective-C "framed binary" "$calls"
 built OCaml "framed binary" "$calls"
 story Smalltalk REST "a file, typed errors" smalltalk_story
-for script in clients/*/test.sh; do
-    name=$(basename "$(dirname "$script")")
-    clients=("$name")
+for script in clients/*/test.sh crates/client/test.sh; do
+    clients=("$(basename "$(dirname "$script")")")
     # shellcheck source=/dev/null # each is checked by itself
     source "$script"
-    wanted "$name" || continue
+    wanted "${clients[0]}" || continue
     for name in "${clients[@]}"; do
+        if [[ ! -v ${name}_driver ]]; then
+            package "$name"
+            continue
+        fi
         client "$name"
         declare -n label=${name}_language
         tested+=("$label")

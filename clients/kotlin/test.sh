@@ -13,21 +13,11 @@ kotlin_build() {
     kotlin_driver[3]=$client/classes:$client/test-classes:$(cat "$work/kotlin-classes")
 }
 
-# The page's project, in an empty repository. Packages come from this user's, which has those of the client's build.
+# The page's project, by Maven.
 kotlin_quick_start() {
-    local project=$work/kotlin/example plugins=org.apache.maven.plugins
+    local project=$work/kotlin/example
     rm -rf "$project"
     readme kotlin "$1" "kotlin=$project/src/main/kotlin/Main.kt" "xml=$project/pom.xml"
-    cat >"$project/settings.xml" <<EOF
-<settings>
-  <localRepository>$project/repository</localRepository>
-  <mirrors>
-    <mirror><id>user</id><mirrorOf>*</mirrorOf><url>file://$HOME/.m2/repository</url></mirror>
-  </mirrors>
-</settings>
-EOF
-    mvn -q -B -Dkotlin.compiler.daemon=false -s "$project/settings.xml" -f "$project/pom.xml" \
-        org.jetbrains.kotlin:kotlin-maven-plugin:2.2.21:compile \
-        "$plugins:maven-dependency-plugin:3.8.1:build-classpath" "-Dmdep.outputFile=$project/classes"
+    maven "$project" org.jetbrains.kotlin:kotlin-maven-plugin:2.2.21:compile
     java -cp "$project/target/classes:$(cat "$project/classes")" MainKt
 }
