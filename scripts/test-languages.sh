@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/waits.sh
+. scripts/erlang_thrift.sh
 scripts/setup.sh languages
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -141,21 +142,6 @@ EOF
         "$goal" "$plugins:maven-dependency-plugin:3.8.1:build-classpath" "-Dmdep.outputFile=$project/classes"
 }
 
-# The runtime for Erlang is in no binary package, but in the source of Debian's.
-erlang_runtime() {
-    local lists=$work/sources/lists options
-    mkdir -p "$work/sources/parts" "$lists/partial"
-    sed 's/^Types: deb$/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$work/sources/parts/src.sources"
-    options=(-qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/sources/parts" -o "Dir::State::lists=$lists")
-    (cd "$work/sources" && apt-get "${options[@]}" update && apt-get "${options[@]}" source --download-only thrift) >&2
-    tar -C "$work/sources" -xf "$work"/sources/thrift_*.orig.tar.* --wildcards --strip-components=1 '*/lib/erl/src/*' '*/lib/erl/include/*'
-    local erl=$work/sources/lib/erl modules
-    # Not its tests, nor what needs other packages.
-    modules=$(find "$erl/src" -name '*.erl' ! -name '*_test.erl' ! -name '*json*' ! -name '*http*' ! -name '*ssl*')
-    # shellcheck disable=SC2086 # a list
-    erlc -W0 -o "$work/ebin" -I "$erl/include" -I "$work/thrift/erl" $modules "$work"/thrift/erl/*.erl tests/languages/story.erl
-}
-
 spark_job() {
     local module modules=() classes
     for module in lang lang.invoke lang.reflect io net nio util util.concurrent util.concurrent.atomic; do
@@ -208,7 +194,7 @@ thrift_languages() {
     for language in rb perl php erl; do
         thrift --gen "$language" -out "$work/thrift/$language" idl/dfs.thrift
     done
-    erlang_runtime
+    erlang_thrift "$work/sources" "$work/thrift/erl" "$work/ebin" tests/languages/story.erl
 }
 
 java_packages() {
