@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh bench
-# Both at once: suites measure the command as it was built last, and cargo would build the
-# dependencies of each twice, with other features.
-cargo build --release --locked -p strait -p strait-bench
+# All at once: suites measure the command and libstrait as they were built last, and cargo would build the
+# dependencies of each again, with other features.
+cargo build --release --locked -p strait -p strait-bench -p libstrait
 exec "${CARGO_TARGET_DIR:-target}/release/strait-bench" "$@"

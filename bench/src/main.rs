@@ -5,6 +5,7 @@
 //! Prints a table, and writes `bench/results/SUITE.json` and `.svg`. A benchmark asserts nothing: this
 //! program exits with another code than 0 only if it couldn't measure, or an argument is wrong.
 
+mod bare_tls;
 mod distance;
 mod host;
 mod kadoop;
@@ -103,6 +104,11 @@ const SUITES: &[Suite] = &[
         name: "ladder",
         question: "How fast are small calls by SOAP, REST and Thrift's wires, beside the article's Java services?",
         run: suites::ladder::run,
+    },
+    Suite {
+        name: "languages",
+        question: "How close do the clients of all languages come to the C++ client, bare calls and bare TLS?",
+        run: suites::languages::run,
     },
     Suite {
         name: "native-speed",

@@ -51,7 +51,7 @@ pub struct Row {
 pub struct Compared {
     /// The program that has the limit's figure.
     pub against: String,
-    /// `times`: the result is how many times as good it is.
+    /// `times`: the result is how many times as good it is. `share`: which share of the limit.
     pub measure: &'static str,
     /// The bound of ours ÷ limit, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]

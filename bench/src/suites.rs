@@ -15,6 +15,7 @@ pub mod kadoop_hdfs;
 pub mod kadoop_local;
 pub mod kadoop_recovery;
 pub mod ladder;
+pub mod languages;
 pub mod native_speed;
 pub mod nfs;
 pub mod python_get;
