@@ -33,27 +33,35 @@ fn ran(command: &mut Command) -> Output {
     output
 }
 
-/// A program in C, with the library.
-fn compiled(source: &Path, flags: &[&str], directory: &TempDir) -> PathBuf {
-    let program = directory.path().join("program");
+/// A program in C, with the library below `prefix`, as pkg-config says.
+fn compiled(source: &Path, flags: &[&str], prefix: &Path) -> PathBuf {
+    let mut pkg_config = Command::new("pkg-config");
+    pkg_config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(["--cflags", "--libs", "libstrait"]);
+    let library = String::from_utf8(ran(&mut pkg_config).stdout).unwrap();
+    let program = prefix.join("program");
     ran(Command::new("cc")
         .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"])
         .args(flags)
         .arg("-o")
         .arg(&program)
         .arg(source)
-        .arg("-I")
-        .arg(root().join("crates/libstrait/include"))
-        .arg("-L")
-        .arg(library_directory())
-        .arg("-lstrait"));
+        .args(library.split_whitespace()));
     program
 }
 
-fn the_shared_cases_pass(store: &str, address: &str) {
+/// The package, installed into an empty directory.
+fn installed() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
+    let mut install = Command::new(root().join("scripts/install-libstrait.sh"));
+    install.arg(directory.path()).env("LIBSTRAIT_BUILT", library_directory());
+    ran(install.env_remove("DESTDIR").env_remove("MPICC"));
+    directory
+}
+
+fn the_shared_cases_pass(store: &str, address: &str) {
+    let package = installed();
     let sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    let driver = compiled(&root().join("crates/libstrait/tests/driver.c"), &sanitized, &directory);
+    let driver = compiled(&root().join("crates/libstrait/tests/driver.c"), &sanitized, package.path());
     let python = root().join(".venv/bin/python");
     if !python.exists() {
         return skip("the shared cases in C", "Python's libraries in .venv");
@@ -63,7 +71,7 @@ fn the_shared_cases_pass(store: &str, address: &str) {
         .args(OPTIONS)
         .args([address, store, "-"])
         .arg(driver)
-        .env("LD_LIBRARY_PATH", library_directory())
+        .env("LD_LIBRARY_PATH", package.path().join("lib"))
         .env("STRAIT_BIN", support::binary())
         .env("ASAN_OPTIONS", "detect_leaks=0")); // the connections live as long as the process
     let told = String::from_utf8(output.stdout).unwrap();
@@ -95,13 +103,13 @@ fn the_shared_cases_pass_on_hdfs() {
 
 #[test]
 fn the_quick_start_prints_what_its_page_says() {
-    let (gateway, directory) = (Gateway::over_files(), tempfile::tempdir().unwrap());
+    let (gateway, package) = (Gateway::over_files(), installed());
     let page = include_str!("../../libstrait/README.md");
     let code = page.split_once("```c\n").unwrap().1.split_once("```").unwrap().0;
-    let source = directory.path().join("example.c");
+    let source = package.path().join("example.c");
     fs::write(&source, code.replace("127.0.0.1:9090", &gateway.address)).unwrap();
-    let program = compiled(&source, &[], &directory);
-    let output = ran(Command::new(program).env("LD_LIBRARY_PATH", library_directory()));
+    let program = compiled(&source, &[], package.path());
+    let output = ran(Command::new(program).env("LD_LIBRARY_PATH", package.path().join("lib")));
     let told = String::from_utf8(output.stdout).unwrap();
     let mut lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines.pop(), Some("NotFound: /example-c/missing"));
