@@ -112,7 +112,7 @@ void Session::attempt(const Operation& operation, std::optional<Deadline> given,
                 if (sent && operation.is_mutation) {
                     raise_unknown(operation, lost.reason);
                 }
-                unavailable(lost);
+                unavailable(lost, operation.path);
             }
             std::this_thread::sleep_for(pause);
         } catch (const Error& error) {
@@ -295,14 +295,15 @@ void Session::open(Connection& connection, wire::OpenSessionRequest& request, un
     }
 }
 
-void Session::unavailable(const ConnectionLost& lost) const {
+void Session::unavailable(const ConnectionLost& lost, std::string_view path) const {
     const std::string where = endpoint_.address();
     const auto advice = lost.unanswered && !endpoint_.options.tls
                             ? "is it running, is the address right, and does it serve TLS only?"
                             : "is it running, and is the address right?";
     raise(ErrorKind::Unavailable,
           lost.tls ? "TLS with " + where + ": " + lost.reason
-                   : "no gateway at " + where + " (" + lost.reason + "); " + advice);
+                   : "no gateway at " + where + " (" + lost.reason + "); " + advice,
+          path);
 }
 
 // -- The session

@@ -76,7 +76,7 @@ public:
         try {
             return borrow(this->deadline())->call(request, path);
         } catch (const ConnectionLost& lost) {
-            unavailable(lost);
+            unavailable(lost, path);
         } catch (const TimedOut& error) {
             raise_at(error, path);
         }
@@ -136,7 +136,7 @@ private:
     void log_in(Connection& connection, unsigned login);
     void open(Connection& connection, wire::OpenSessionRequest& request, unsigned login);
     void drop_idle() noexcept;
-    [[noreturn]] void unavailable(const ConnectionLost& lost) const;
+    [[noreturn]] void unavailable(const ConnectionLost& lost, std::string_view path = {}) const;
 
     const Endpoint endpoint_;
     const pid_t owner_;

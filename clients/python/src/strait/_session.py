@@ -133,7 +133,7 @@ class Session:
             with self.connection(self.deadline()) as connection:
                 return connection.call(method, request)
         except ConnectionLostError as lost:
-            raise self._unavailable(lost) from lost
+            raise errors.at(self._unavailable(lost), _path_of(request)) from lost
         except errors.TimedOut as error:
             errors.at(error, _path_of(request))
             raise
@@ -201,7 +201,7 @@ class Session:
         self._silences.count += 1
         if sent and hasattr(request, "request_id"):
             raise self._unknown(method, request, last) from last
-        raise self._unavailable(last) from last
+        raise errors.at(self._unavailable(last), path) from last
 
     @staticmethod
     def _unknown(method: str, request: Any, why: Exception) -> errors.OutcomeUnknown:

@@ -176,7 +176,7 @@ final class Session {
         try {
             return attempt(method, null, deadline, connection -> connection.call(method, request));
         } catch (StraitException error) {
-            throw timedOutAt(Mutation.pathOf(request), error);
+            throw unansweredAt(Mutation.pathOf(request), error);
         }
     }
 
@@ -248,7 +248,12 @@ final class Session {
             }
         }
         silences.incrementAndGet();
-        throw sent && mutation != null ? unknown(method, mutation, last) : unavailable(last);
+        if (mutation == null) {
+            throw unavailable(last);
+        }
+        throw sent
+                ? unknown(method, mutation, last)
+                : Failures.at(mutation.path(), unavailable(last));
     }
 
     /** The error of a change that was sent, if no gateway can be asked about it. */
@@ -269,15 +274,18 @@ final class Session {
         try {
             return once(deadline(), connection -> connection.call(method, request));
         } catch (StraitException error) {
-            throw timedOutAt(Mutation.pathOf(request), error);
+            throw unansweredAt(Mutation.pathOf(request), error);
         } catch (ConnectionLostException lost) {
-            throw unavailable(lost);
+            throw Failures.at(Mutation.pathOf(request), unavailable(lost));
         }
     }
 
-    /** The same failure, with this path if it is a silence. */
-    private static IOException timedOutAt(String path, StraitException error) {
-        return error.kind() == ErrorKind.TIMED_OUT ? Failures.at(path, error) : error;
+    /** The same failure, with this path if no answer came. */
+    private static IOException unansweredAt(String path, StraitException error) {
+        return switch (error.kind()) {
+            case TIMED_OUT, UNAVAILABLE -> Failures.at(path, error);
+            default -> error;
+        };
     }
 
     /** An exchange without retries. */
