@@ -132,7 +132,7 @@ hadoop_client() {
 # node_client: its build and its tests; in place of the cases that passed, their number.
 node_client() {
     npm --prefix clients/node test --silent | awk '
-        /^# conformance/ { print }
+        /^# (conformance|FAULTS)/ { print }
         /^ *not ok/ { print; shown = 30 }
         shown-- > 0 { print }
         /^# pass / { passed = $3 }

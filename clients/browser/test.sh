@@ -6,7 +6,7 @@ clients=(browser firefox)
 
 browser_language="JavaScript in Chromium"
 browser_wire="binary over HTTP"
-browser_options=(--repeats --no-restarts)
+browser_options=(--page)
 browser_driver=(.venv/bin/python tests/languages/browser_driver.py chromium "${ports[pages]}" clients/browser test/driver.html)
 browser_build() {
     node --test clients/browser/test/states.test.js

@@ -274,18 +274,6 @@ func TestRequestsSayHowLongTheClientWaits(t *testing.T) {
 	}
 }
 
-func TestALoginWithoutAnAnswerIsGivenUpInTime(t *testing.T) {
-	for _, fault := range []fault{silent, half, stutter} {
-		proxy := newProxy(t, sharedGateway(t).address)
-		proxy.strike(fault)
-		began := time.Now()
-		_, err := Dial(context.Background(), proxy.address, &Options{Timeout: impatience})
-		if !errors.Is(err, TimedOut) || time.Since(began) > limit {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-	}
-}
-
 func TestAGatewayThatTakesNoConnectionIsGivenUpInTime(t *testing.T) {
 	began := time.Now()
 	_, err := Dial(context.Background(), fullBacklog(t), &Options{Timeout: impatience})
@@ -366,20 +354,6 @@ func TestAnAppendWithoutAnAnswerIsNoneToRepeat(t *testing.T) {
 	}
 }
 
-func TestARequestIsTriedSixTimes(t *testing.T) {
-	proxy := newProxy(t, sharedGateway(t).address)
-	client := dialTest(t, proxy.address, nil)
-	proxy.strike(cutAll)
-	if _, err := client.Stat(context.Background(), "/"); !errors.Is(err, Unavailable) {
-		t.Error(err)
-	}
-	proxy.mu.Lock()
-	defer proxy.mu.Unlock()
-	if proxy.cuts != 6 {
-		t.Errorf("%d attempts", proxy.cuts)
-	}
-}
-
 func TestPausesDoubleAndHalfOfEachIsRandom(t *testing.T) {
 	for attempt := 1; attempt < attempts; attempt++ {
 		longest := 100 * time.Millisecond << (attempt - 1)
@@ -434,64 +408,6 @@ func TestSixteenRequestsOfAFileAreInFlight(t *testing.T) {
 	})
 	if !bytes.Equal(got, data) {
 		t.Error("other bytes")
-	}
-}
-
-func TestAChangeWithALostAnswerIsExecutedOnce(t *testing.T) {
-	proxy := newProxy(t, sharedGateway(t).address)
-	client := dialTest(t, proxy.address, nil)
-	ctx, directory := context.Background(), uniquePath()
-	defer func() { _ = client.RemoveAll(ctx, directory) }()
-	writeFile(t, client, directory+"/a", []byte("a"))
-	proxy.strike(cut)
-	// Executed twice, it would find no source.
-	ok(t, client.Rename(ctx, directory+"/a", directory+"/b", false))
-	proxy.strike(cut)
-	writer := must[*Writer](t)(client.Create(ctx, directory+"/c", nil))
-	data := pattern(1, 0, 5<<20)
-	must[int](t)(writer.Write(data[:3<<20]))
-	proxy.strike(cut)
-	must[int](t)(writer.Write(data[3<<20:]))
-	ok(t, writer.Flush())
-	proxy.strike(cut)
-	ok(t, writer.Close())
-	if got := must[[]byte](t)(client.ReadFile(ctx, directory+"/c")); !bytes.Equal(got, data) {
-		t.Error("other bytes")
-	}
-}
-
-func TestAReaderGoesOnAfterARestart(t *testing.T) {
-	scratch := t.TempDir()
-	gateway := startGateway(t, "file://"+scratch)
-	client := dialTest(t, gateway.address, nil)
-	ctx, data := context.Background(), pattern(3, 0, 20<<20)
-	writeFile(t, client, "/file", data)
-	writer := must[*Writer](t)(client.Create(ctx, "/open", nil))
-	must[int](t)(writer.Write(data))
-	ok(t, writer.Sync())
-	reader := must[*Reader](t)(client.Open(ctx, "/file"))
-	defer reader.Close()
-	got := make([]byte, len(data))
-	must[int](t)(io.ReadFull(reader, got[:1<<20]))
-	gateway.kill()
-	gateway.start(t, nil)
-	must[int](t)(io.ReadFull(reader, got[1<<20:]))
-	if !bytes.Equal(got, data) {
-		t.Error("other bytes")
-	}
-	// The writer's handle is gone with the session.
-	must[int](t)(writer.Write(data[:10]))
-	err := writer.Close()
-	if !errors.Is(err, OutcomeUnknown) {
-		t.Errorf("the writer: %v", err)
-	}
-	// Another file of the name isn't read on.
-	ok(t, client.Remove(ctx, "/file"))
-	gateway.kill()
-	gateway.start(t, nil)
-	writeFile(t, client, "/file", data)
-	if _, err = reader.ReadAt(got[:1], 0); !errors.Is(err, Unavailable) {
-		t.Errorf("a replaced file: %v", err)
 	}
 }
 

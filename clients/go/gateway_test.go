@@ -166,6 +166,12 @@ func sharedGateway(t testing.TB) *gateway {
 const parallelTests = "16"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(driverVariable) != "" {
+		if err := drive(os.Stdin, os.Stdout); err != nil {
+			panic(err)
+		}
+		return
+	}
 	_ = flag.Set("test.parallel", parallelTests)
 	code := m.Run()
 	if shared.gateway != nil {

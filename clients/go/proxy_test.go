@@ -20,8 +20,6 @@ const (
 	half          // sends the first bytes of each, and no more
 	stutter       // sends them byte by byte
 	gone          // resets all connections, and accepts no others
-	cut           // resets a connection in place of the next reply, once
-	cutAll        // resets each connection in place of its next reply
 )
 
 const (
@@ -40,7 +38,6 @@ type proxy struct {
 
 	mu          sync.Mutex
 	fault       fault
-	cuts        int
 	onHeld      func() // called once a reply is held back
 	closed      bool
 	connections []*net.TCPConn
@@ -70,12 +67,7 @@ func (p *proxy) struck() fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fault := p.fault
-	switch {
-	case fault == cut:
-		p.fault = none
-	case fault == cutAll:
-		p.cuts++
-	case fault == silent && p.onHeld != nil:
+	if fault == silent && p.onHeld != nil {
 		p.onHeld()
 		p.onHeld = nil
 	}
@@ -179,7 +171,7 @@ func (p *proxy) forward(from, to *net.TCPConn, isReply bool) {
 			return
 		case stutter:
 			err = p.stutter(buffer[:count], to)
-		case gone, cut, cutAll:
+		case gone:
 			return
 		}
 		if err != nil {

@@ -57,7 +57,7 @@ def spelled(argument: Any) -> bytes:
 
 
 class Driver:
-    """Raises a driver's errors as the Python client's."""
+    """Raises a driver's errors as the Python client's, with the names of its own exception and its message as notes."""
 
     def __init__(self, exchange: Callable[[list[bytes]], list[bytes]]) -> None:
         self._exchange = exchange
@@ -71,6 +71,7 @@ class Driver:
         assert kind in KINDS, f"{operation}: {kind} {native}: {message}"
         failure = KINDS[kind](message, path or None)
         failure.add_note(native)
+        failure.add_note(message)
         raise failure
 
 

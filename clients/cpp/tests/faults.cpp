@@ -232,18 +232,6 @@ TEST_CASE("a gateway that is gone is noticed in time") {
     });
 }
 
-TEST_CASE("a login without an answer is given up in time") {
-    for (const Fault fault : {Fault::silent, Fault::half, Fault::stutter}) {
-        FaultyProxy proxy(shared_gateway());
-        proxy.strike(fault);
-        const auto began = Clock::now();
-        CHECK_THROWS_WITH_AS(strait::Client(proxy.address(), impatient()),
-                             doctest::Contains((proxy.address() + " within 500 ms").c_str()),
-                             strait::TimedOut);
-        CHECK(Clock::now() - began < limit);
-    }
-}
-
 TEST_CASE("a connection that closes before its first answer suggests TLS") {
     const Answering closing(std::string(2, '\0')); // less than a frame's header
     CHECK_THROWS_WITH_AS(strait::Client(closing.address(), impatient()),

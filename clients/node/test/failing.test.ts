@@ -221,17 +221,6 @@ describe("a gateway that fails", { concurrency: 16 }, () => {
       });
     }
   }
-
-  for (const fault of FAULTS.filter((one) => one !== "gone")) {
-    test(`a login, ${fault}`, async () => {
-      const proxy = await proxied();
-      proxy.strike(fault);
-      const began = performance.now();
-      const error = await failure(connect(proxy.address, { timeoutMs: IMPATIENCE_MS }));
-      assert.equal(error.kind, "TimedOut", String(error));
-      assert.ok(performance.now() - began < LIMIT_MS);
-    });
-  }
 });
 
 // The header of a handshake's record, which announces 16 KiB.

@@ -34,51 +34,6 @@ describe("a gateway behind a faulty network", () => {
     await gateway.stop();
   });
 
-  test("a read goes on over cut connections", async () => {
-    const data = pattern(3, 0, 5_000_000);
-    await client.writeFile("/read", data);
-    for (const cutAfter of [1_500_000, 2_200_000, 3_000_000]) {
-      const file = await client.open("/read");
-      proxy.cutAfter = cutAfter;
-      proxy.cuts = 0;
-      assert.ok((await file.readAll()).equals(data));
-      assert.ok(proxy.cuts > 0, "nothing was cut");
-      proxy.cutAfter = Infinity;
-      await file.close();
-    }
-  });
-
-  test("cut appends are neither lost nor doubled", async () => {
-    const data = pattern(5, 0, 6_000_000);
-    const file = await client.create("/append", { overwrite: true });
-    for (let at = 0; at < data.length; at += 300_000) {
-      await file.write(data.subarray(at, at + 300_000));
-      if (at % 900_000 === 0) await proxy.cutNow();
-    }
-    await proxy.cutNow();
-    await file.close();
-    assert.ok((await client.readFile("/append")).equals(data));
-  });
-
-  test("a change whose reply is cut is made once", async () => {
-    await client.writeFile("/once", "x");
-    proxy.cuts = 0;
-    proxy.cutNext = true;
-    await client.rename("/once", "/twice"); // a second execution would find nothing
-    proxy.cutNext = true;
-    await client.remove("/twice");
-    assert.equal(proxy.cuts, 2);
-    assert.equal(await client.exists("/twice"), false);
-  });
-
-  test("a request is tried six times", async () => {
-    proxy.cuts = 0;
-    proxy.cutAfter = 0;
-    await assert.rejects(client.stat("/x"), of("Unavailable"));
-    proxy.cutAfter = Infinity;
-    assert.equal(proxy.cuts, 6);
-  });
-
   test("sixteen requests of a file are in flight", async () => {
     const data = pattern(2, 0, 40 << 20);
     const full = async (work: Promise<unknown>): Promise<void> => {
@@ -269,16 +224,6 @@ test("nothing at the address is Unavailable at once", async () => {
   const began = Date.now();
   await assert.rejects(connect(`127.0.0.1:${await freePort()}`), of("Unavailable"));
   assert.ok(Date.now() - began < 1_000);
-});
-
-test("a gateway that went away is Unavailable in time", async () => {
-  const gateway = await start("file");
-  const client = await connect(gateway.address);
-  await gateway.stop();
-  const began = Date.now();
-  await assert.rejects(client.stat("/x"), of("Unavailable"));
-  assert.ok(Date.now() - began < 10_000);
-  await client.close();
 });
 
 for (const [what, bytes] of [

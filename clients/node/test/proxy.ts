@@ -17,11 +17,6 @@ const STUTTER_PAUSE_MS = 100;
 export class Proxy {
   /** Of replies from now on. A connection that it has hit stays as it is. */
   fault: Fault | undefined;
-  /** Cuts each connection after so many bytes of replies. */
-  cutAfter = Infinity;
-  /** Cuts a connection in place of the next reply, once. */
-  cutNext = false;
-  cuts = 0;
   connections = 0;
   /** Requests whose replies it hasn't passed on, on connections that are open. */
   inFlight = 0;
@@ -58,7 +53,6 @@ export class Proxy {
   }
 
   private connect(client: net.Socket, gateway: net.Socket): void {
-    let replied = 0;
     let isHeld = false;
     let inFlight = 0;
     const [requests, replies] = [new Frames(), new Frames()];
@@ -77,15 +71,8 @@ export class Proxy {
       gateway.write(data);
     });
     gateway.on("data", (data) => {
-      const cut = this.cutNext ? 0 : this.cutAfter - replied;
-      this.cutNext = false;
-      replied += data.length;
       if (isHeld) return;
-      if (cut < data.length) {
-        this.cuts++;
-        client.write(data.subarray(0, Math.max(0, cut)));
-        client.end(() => client.destroy());
-      } else if (this.fault === undefined) {
+      if (this.fault === undefined) {
         count(-replies.endsIn(data));
         client.write(data);
       } else if (this.fault === "stutter") {

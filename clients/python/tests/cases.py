@@ -19,10 +19,10 @@ PATHS = ("path", "source", "target")
 PATTERN_PERIOD = 251 * 64
 
 
-def load() -> list[dict[str, Any]]:
+def load(section: str = "cases") -> list[dict[str, Any]]:
     document = json.loads(FILE.read_text())
     assert document["format"] == 1
-    return document["cases"]
+    return document[section]
 
 
 def pattern(seed: int, offset: int, length: int) -> bytes:
@@ -64,7 +64,7 @@ class Run:
     def _step(self, step: dict[str, Any]) -> None:
         shown = json.dumps(step, ensure_ascii=False)
         operation = getattr(self, f"_{step.pop('op')}")
-        error = step.pop("error", None)
+        error, either = step.pop("error", None), step.pop("or_error", None)
         if not step.pop("absolute", False):
             for key in PATHS:
                 if key in step:
@@ -72,15 +72,18 @@ class Run:
         try:
             operation(**step)
         except strait.StraitError as failure:
-            assert error, f"{shown}\n  failed: {failure!r}"
-            kinds = error["kind"] if isinstance(error["kind"], list) else [error["kind"]]
-            assert failure.kind in kinds, f"{shown}\n  failed as {failure.kind}: {failure}"
-            if "path" in error:
-                assert failure.filename == self._path(error["path"]), shown
+            self._check_error(failure, error or either, shown)
         except AssertionError as failure:
             raise AssertionError(f"{shown}\n  {failure}") from failure
         else:
             assert not error, f"{shown}\n  succeeded"
+
+    def _check_error(self, failure: Any, error: dict[str, Any] | None, shown: str) -> None:
+        assert error, f"{shown}\n  failed: {failure!r}"
+        kinds = error["kind"] if isinstance(error["kind"], list) else [error["kind"]]
+        assert failure.kind in kinds, f"{shown}\n  failed as {failure.kind}: {failure}"
+        if "path" in error:
+            assert failure.filename == self._path(error["path"]), shown
 
     def _path(self, path: str) -> str:
         return self._directory + path
@@ -99,7 +102,9 @@ class Run:
                 return self._random.setdefault(name, secrets.token_bytes(16))
         raise AssertionError(f"no bytes: {spec}")
 
-    def _same(self, got: bytes, spec: dict[str, Any]) -> None:
+    def _same(self, got: bytes, spec: dict[str, Any] | None) -> None:
+        if spec is None:
+            return
         expected = self._bytes(spec)
         # Not with ==, whose report would print megabytes.
         same = got == expected
@@ -121,10 +126,10 @@ class Run:
     def _open(self, file, path, mode) -> None:
         self._files[file] = self._client.open(path, MODES[mode])
 
-    def _read_next(self, file, length, expect) -> None:
+    def _read_next(self, file, length, expect=None) -> None:
         self._same(self._files[file].read(length), expect)
 
-    def _read_at(self, file, offset, length, expect) -> None:
+    def _read_at(self, file, offset, length, expect=None) -> None:
         self._same(self._files[file].raw.pread(length, offset), expect)
 
     def _append(self, file, bytes) -> None:

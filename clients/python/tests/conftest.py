@@ -30,7 +30,10 @@ def pytest_terminal_summary(terminalreporter):
         for report in terminalreporter.stats.get(outcome, [])
         if getattr(report, "when", None) in ("call", "setup")
     ]
-    for line in summary(reports):
+    faults = [
+        value for report in reports for name, value in report.user_properties if name == "faults"
+    ]
+    for line in [*summary(reports), *faults]:
         terminalreporter.write_line(line)
 
 

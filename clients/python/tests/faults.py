@@ -1,43 +1,86 @@
-"""A proxy before a gateway that takes faults: it falls silent, stutters, cuts, or is gone."""
+"""A proxy before a gateway that takes faults at stated bytes: cuts, silences, stutters, restarts.
+
+clients/conformance/README.md describes the faults.
+"""
 
 import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import waits
 
-# `cut` ends each connection in place of its next reply.
-Fault = Literal["none", "silent", "half", "stutter", "cut", "gone"]
-
 # Pause of a stutter: short enough to renew any limit of a single wait.
 STUTTER_S = 0.1
-# Bytes sent of a half reply: they end within a frame's header, or after it.
-HALF_BYTES = 7
+# Firefox sends a preflight ten times, which would hide how often the page sends its request.
+PREFLIGHT_REPLY = b"HTTP/1.1 204 "
+PIECE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Strikes in the place of the byte that follows the first `after` ones of a direction."""
+
+    do: Literal["none", "cut", "hold", "stutter", "gone", "restart"] = "none"
+    #: The end to which the counted bytes go. `either` counts each direction by itself.
+    to: Literal["client", "gateway", "either"] = "client"
+    #: For one strike after the other, again from the first after the last.
+    after: tuple[int, ...] = (0,)
+    #: The number of strikes, after which all bytes pass; None: without limit.
+    times: int | None = None
+
+
+NONE = Fault()
+CUT = Fault("cut")
+SILENT = Fault("hold")
+# It ends within a frame's header, or after it.
+HALF = Fault("hold", after=(7,))
+STUTTER = Fault("stutter")
+GONE = Fault("gone", after=())
+
+
+@dataclass
+class Flow:
+    """The bytes of one direction of a connection."""
+
+    source: socket.socket
+    target: socket.socket
+    to: Literal["client", "gateway"]
+    #: The fault for which it counts them.
+    fault: Fault | None = None
+    passed: int = 0
+    limit: int = 0
 
 
 class FaultyProxy:
-    """Forwards to a gateway; the gateway's answers suffer from `fault`."""
+    """Forwards to a gateway; the bytes on the way suffer from the fault that struck last."""
 
-    def __init__(self, target_port: int) -> None:
-        self.fault: Fault = "none"
-        #: Number of replies in whose place it cut the connection.
-        self.cuts = 0
-        #: Set once it has held back a reply.
+    def __init__(self, target_port: int, restart: Callable[[], None] | None = None) -> None:
+        #: How often the fault has struck.
+        self.strikes = 0
+        #: All bytes that came from clients.
+        self.requests = bytearray()
+        #: Set once it has held back bytes.
         self.held = threading.Event()
+        self._fault = NONE
+        self._restart = restart
         self._target_port = target_port
-        self._closed = False
+        self._closed = self._gone = False
+        self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def strike(self, fault: Fault) -> None:
-        """From now on."""
-        self.fault = fault
-        if fault == "gone":
-            self.close()
+        """From now on. Each direction of each connection begins to count its bytes."""
+        with self._lock:
+            self._fault, self.strikes = fault, 0
+        if fault.do == "gone" and not fault.after:
+            self._leave()
 
     def close(self) -> None:
         self._closed = True
@@ -48,60 +91,94 @@ class FaultyProxy:
         for sock in self._sockets:
             _shut_down(sock)
 
+    def _leave(self) -> None:
+        self._gone = True
+        self.close()
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                gateway = socket.create_connection(("127.0.0.1", self._target_port))
+                try:
+                    gateway = socket.create_connection(("127.0.0.1", self._target_port))
+                except OSError:  # it restarts
+                    client.close()
+                    continue
                 self._sockets += [client, gateway]
                 if self._closed:  # meanwhile
                     self.close()
                     return
-                for ends in ((client, gateway, False), (gateway, client, True)):
-                    threading.Thread(target=self._forward, args=ends, daemon=True).start()
+                for flow in (Flow(client, gateway, "gateway"), Flow(gateway, client, "client")):
+                    threading.Thread(target=self._forward, args=(flow,), daemon=True).start()
 
-    def _forward(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
+    def _forward(self, flow: Flow) -> None:
         try:
-            self._pass_on(source, target, is_reply)
+            while data := flow.source.recv(PIECE):
+                if flow.to == "gateway":
+                    self.requests += data
+                if not self._pass_on(data, flow):
+                    break
         except OSError:
             pass
         finally:
-            for sock in (source, target):
-                if self.fault == "gone":
+            client, gateway = flow.source, flow.target
+            if flow.to == "client":
+                client, gateway = gateway, client
+            # The client first: a gateway that gets half a request may answer it.
+            for sock in (client, gateway):
+                if self._gone:
                     _reset_at_close(sock)
                 # One that is only closed lives on while the other thread waits for it.
                 _shut_down(sock)
                 sock.close()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
-        while data := source.recv(1 << 16):
-            fault = self.fault if is_reply else "none"
-            if fault == "gone":
-                return
-            if fault == "cut":
-                self.cuts += 1
-                return
-            if fault == "none":
-                target.sendall(data)
-            elif fault == "half":
-                target.sendall(data[:HALF_BYTES])
-                self._hold(source)
-            elif fault == "silent":
-                self._hold(source)
-            else:
-                self._stutter(data, target)
+    def _pass_on(self, data: bytes, flow: Flow) -> bool:
+        """Whether the connection is to go on."""
+        if flow.to == "client" and data.startswith(PREFLIGHT_REPLY):
+            flow.target.sendall(data)
+            return True
+        fault, room = self._due(flow, len(data))
+        flow.target.sendall(data[:room])
+        if fault is None:
+            return True
+        if fault.do == "hold":
+            self.held.set()
+            while flow.source.recv(PIECE):
+                pass
+        elif fault.do == "stutter":
+            self._stutter(data[room:], flow)
+        elif fault.do == "restart":
+            assert self._restart, "a gateway that can restart"
+            self._restart()
+        elif fault.do == "gone":
+            self._leave()
+        return False
 
-    def _hold(self, source: socket.socket) -> None:
-        self.held.set()
-        while source.recv(1 << 16):
-            pass
+    def _due(self, flow: Flow, length: int) -> tuple[Fault | None, int]:
+        """The fault that strikes within the next `length` bytes, and how many come before it."""
+        with self._lock:
+            fault = self._fault
+            if flow.fault is not fault:
+                after = fault.after or (0,)
+                flow.fault, flow.passed = fault, 0
+                flow.limit = after[self.strikes % len(after)]
+            applies = fault.do != "none" and fault.to in (flow.to, "either")
+            is_over = fault.times is not None and self.strikes >= fault.times
+            room = flow.limit - flow.passed
+            if not applies or is_over or length <= room:
+                flow.passed += length
+                return None, length
+            self.strikes += 1
+            return fault, max(room, 0)
 
-    def _stutter(self, data: bytes, target: socket.socket) -> None:
-        for n in range(len(data)):
-            if self._closed:
-                return
-            target.sendall(data[n : n + 1])
-            waits.pause("the pace of a stutter", STUTTER_S)
+    def _stutter(self, data: bytes, flow: Flow) -> None:
+        while data:
+            for n in range(len(data)):
+                if self._closed:
+                    return
+                flow.target.sendall(data[n : n + 1])
+                waits.pause("the pace of a stutter", STUTTER_S)
+            data = flow.source.recv(PIECE)
 
 
 def _shut_down(sock: socket.socket) -> None:

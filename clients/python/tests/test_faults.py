@@ -151,7 +151,8 @@ STATES = [
 ]  # fmt: skip
 
 
-SILENCES = ["silent", "half", "stutter"]
+SILENCES = {"silent": faults.SILENT, "half": faults.HALF, "stutter": faults.STUTTER}
+FAULTS = {**SILENCES, "gone": faults.GONE}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def outcomes():
         patch.setattr(_session, "FIRST_PAUSE_S", FIRST_PAUSE_S)
         yield {
             (state, fault): pool.submit(struck, state, fault)
-            for fault in [*SILENCES, "gone"]
+            for fault in FAULTS
             for state in STATES
         }
 
@@ -188,7 +189,7 @@ def struck(state, fault):
             contextlib.closing(FakeGateway()) as fake,
             contextlib.closing(proxied(fake)) as proxy,
         ):
-            strike = Strike(proxy, fault)
+            strike = Strike(proxy, FAULTS[fault])
             with pytest.raises(strait.StraitError) as caught, connected(proxy, timeout) as client:
                 state(client, strike)
         if strike.at is not None:
@@ -215,7 +216,7 @@ def test_a_gateway_that_is_gone_is_noticed_in_time(outcomes, state):
 
 def test_only_a_connection_that_never_answered_suggests_tls(proxy):
     with connected(proxy, 6 * TIMEOUT_S) as client, client.open("/file", "rb", buffering=0) as file:
-        proxy.strike("gone")
+        proxy.strike(faults.GONE)
         with pytest.raises(strait.Unavailable) as caught:
             file.readall()
     assert "TLS" not in str(caught.value)
@@ -235,13 +236,6 @@ def test_only_a_connection_that_never_answered_suggests_tls(proxy):
     thread.join()
 
 
-@pytest.mark.parametrize("fault", ["silent", "half", "stutter"])
-def test_a_login_without_an_answer_is_given_up_in_time(proxy, fault):
-    proxy.strike(fault)
-    with within_the_limit(), pytest.raises(strait.TimedOut):
-        connected(proxy)
-
-
 def test_a_gateway_that_takes_no_connection_is_given_up_in_time():
     with (
         faults.full_backlog() as port,
@@ -253,7 +247,7 @@ def test_a_gateway_that_takes_no_connection_is_given_up_in_time():
 
 def test_closing_a_client_of_a_silent_gateway_ends_in_time(proxy):
     client = connected(proxy)
-    proxy.strike("silent")
+    proxy.strike(faults.SILENT)
     with within_the_limit():
         client.close()
 

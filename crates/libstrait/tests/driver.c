@@ -202,11 +202,18 @@ static int read_file(off_t offset, int64_t length)
         return -1;
     size_t n = length >= 0 ? (size_t)length : (size_t)(end > position ? end - position : 0);
     char *bytes = sized(NULL, n);
-    ssize_t done = offset < 0 ? strait_read(*file(), bytes, n) : strait_pread(*file(), bytes, n, offset);
-    if (done >= 0)
-        add(bytes, (size_t)done);
+    size_t done = 0;
+    ssize_t more = 1;
+    /* A read may return less, for example before an error. */
+    while (more > 0 && done < n) {
+        more = offset < 0 ? strait_read(*file(), bytes + done, n - done)
+                          : strait_pread(*file(), bytes + done, n - done, offset + (off_t)done);
+        done += more > 0 ? (size_t)more : 0;
+    }
+    if (more >= 0)
+        add(bytes, done);
     free(bytes);
-    return done < 0 ? -1 : 0;
+    return more < 0 ? -1 : 0;
 }
 
 static int close_file(void)

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use up::Up;
 
 /// Without the requests and URIs that C programs can't make: the Rust client below this one runs them. Its
-/// attempts are those of docs/client-protocol.md.
-const OPTIONS: [&str; 3] = ["--no-requests", "--no-uris", "--attempts=10"];
+/// attempts are those of docs/client-protocol.md, and each attempt of a read has the time limit for itself.
+const OPTIONS: [&str; 4] = ["--no-requests", "--no-uris", "--attempts=10", "--bounds-attempts"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

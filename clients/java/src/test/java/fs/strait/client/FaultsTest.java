@@ -296,19 +296,6 @@ class FaultsTest {
         assertTrue(took.compareTo(LIMIT) < 0, "it took " + took);
     }
 
-    @ParameterizedTest
-    @EnumSource(
-            value = Fault.class,
-            names = {"SILENT", "HALF", "STUTTER"})
-    void aLoginWithoutAnAnswerIsGivenUpInTime(Fault fault) throws IOException {
-        try (FaultyProxy proxy = new FaultyProxy(gateway.port())) {
-            proxy.strike(fault);
-            StraitException error =
-                    inTime(() -> StraitClient.connect(proxy.address(), IMPATIENT));
-            assertEquals(ErrorKind.TIMED_OUT, error.kind());
-        }
-    }
-
     @Test
     void aReplyThatTricklesIsGivenUpInTime() throws IOException {
         String path = gateway.root() + "/trickle";

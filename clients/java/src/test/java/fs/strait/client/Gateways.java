@@ -219,7 +219,7 @@ final class Gateways {
         }
     }
 
-    private static Path command() {
+    static Path command() {
         String named = System.getenv("STRAIT_BIN");
         if (named != null) {
             return Path.of(named);
