@@ -2,6 +2,8 @@
 
 use super::{
     Client,
+    driver::within,
+    link::late,
     read_driver::{Fetch, ReadDriver},
 };
 use std::{
@@ -22,6 +24,8 @@ use strait_kadoop_wire::failure::Failure;
 #[derive(Debug)]
 pub struct Digester {
     driver: Arc<ReadDriver<Digest>>,
+    /// That of the client that began it.
+    deadline: Option<Instant>,
     length: u64,
     crc: u32,
 }
@@ -29,7 +33,7 @@ pub struct Digester {
 impl Digester {
     pub(super) fn open(client: &Client, caller: &Caller, path: &str) -> Result<Self, Failure> {
         let driver = ReadDriver::open(client, caller, path, Arc::new(Unbounded))?;
-        Ok(Self { driver: Arc::new(driver), length: 0, crc: 0 })
+        Ok(Self { driver: Arc::new(driver), deadline: client.deadline, length: 0, crc: 0 })
     }
 
     /// Adds the next 64 MiB, or the rest of the current chunk if that is less. Returns false at the file's
@@ -38,7 +42,7 @@ impl Digester {
     /// # Errors
     /// As [`super::Reader::read_at`].
     pub fn step(&mut self) -> Result<bool, Failure> {
-        let Digest { crc, length } = self.driver.read(self.length, usize::MAX)?;
+        let Digest { crc, length } = self.driver.read(self.length, usize::MAX, self.deadline)?;
         self.crc = crc32c_combine(self.crc, crc, length.into());
         self.length += u64::from(length);
         Ok(length > 0)
@@ -63,20 +67,33 @@ const VISIBLE_CALL_MS: Millis = 1_000;
 
 /// The visible length of a file that is being written: all bytes that were flushed before. `known` is its
 /// length at the namenode, which learns a chunk's length only when the chunk ends.
-pub(super) fn visible_end(client: &Client, caller: &Caller, path: &str, made: u64, known: u64) -> u64 {
+///
+/// # Errors
+/// Unavailable: the client's deadline has passed, so `known` may be too short.
+pub(super) fn visible_end(
+    client: &Client,
+    caller: &Caller,
+    path: &str,
+    made: u64,
+    known: u64,
+) -> Result<u64, Failure> {
     let config = client.link.joined().config();
     let config = Config { give_up_ms: VISIBLE_PATIENCE_MS, read_ms: VISIBLE_CALL_MS, ..config };
     let driver = ReadDriver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded));
-    let Some(driver) = driver.ok().filter(|driver| driver.made == made).map(Arc::new) else { return known };
+    let driver = driver.ok().filter(|driver| driver.made == made).map(Arc::new);
     let mut end = known;
     // Stop after a time: a busy writer always adds more.
     let until = Instant::now() + Duration::from_millis(VISIBLE_PATIENCE_MS);
     while Instant::now() < until
-        && let Ok(Digest { length: more @ 1.., .. }) = driver.read(end, usize::MAX)
+        && let Some(driver) = &driver
+        && let Ok(Digest { length: more @ 1.., .. }) = driver.read(end, usize::MAX, client.deadline)
     {
         end += u64::from(more);
     }
-    end
+    match within(Duration::MAX, client.deadline).is_zero() {
+        true => Err(late()),
+        false => Ok(end),
+    }
 }
 
 impl Fetch for Digest {

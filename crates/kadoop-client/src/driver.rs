@@ -4,7 +4,7 @@
 use super::pool::Pool;
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use strait_kadoop_core::{
     Millis,
@@ -59,8 +59,9 @@ pub(super) trait Driver: Sized + Send + Sync + 'static {
 
     fn shared(&self) -> &Shared<Self::Core>;
 
-    /// Makes a call, and reports its outcome to the core.
-    fn make(self: &Arc<Self>, issue: IssueOf<Self>);
+    /// Makes a call, and reports its outcome to the core. `deadline` is that of the only caller that waits for
+    /// it, if it is known.
+    fn make(self: &Arc<Self>, issue: IssueOf<Self>, deadline: Option<Instant>);
 
     /// Looks at the core after its periodic work.
     fn look(self: &Arc<Self>, _core: &Self::Core) {}
@@ -73,10 +74,15 @@ pub(super) trait Driver: Sized + Send + Sync + 'static {
         self.shared().now()
     }
 
-    /// Sleeps until something changes or is due.
-    fn wait<'c>(self: &'c Arc<Self>, core: MutexGuard<'c, Self::Core>) -> MutexGuard<'c, Self::Core> {
+    /// Sleeps until something changes or is due, or until the deadline.
+    fn wait<'c>(
+        self: &'c Arc<Self>,
+        core: MutexGuard<'c, Self::Core>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'c, Self::Core> {
         let due = core.wake_at().map_or(LOOK_MS, |at| at.saturating_sub(self.now())).clamp(1, LOOK_MS);
-        let woken = self.shared().changed.wait_timeout(core, Duration::from_millis(due));
+        let due = within(Duration::from_millis(due), deadline);
+        let woken = self.shared().changed.wait_timeout(core, due);
         let (mut core, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() {
             core.tick(self.now());
@@ -101,8 +107,8 @@ pub(super) trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Makes a call, and wakes the threads that wait for its outcome.
-    fn perform(self: &Arc<Self>, issue: IssueOf<Self>) {
-        self.make(issue);
+    fn perform(self: &Arc<Self>, issue: IssueOf<Self>, deadline: Option<Instant>) {
+        self.make(issue, deadline);
         self.shared().changed.notify_all();
     }
 
@@ -110,8 +116,13 @@ pub(super) trait Driver: Sized + Send + Sync + 'static {
     fn work(self: &Arc<Self>, issue: IssueOf<Self>) {
         let mut next = Some(issue);
         while let Some(issue) = next {
-            self.perform(issue);
+            self.perform(issue, None);
             next = self.submit_but_one(&mut self.core());
         }
     }
+}
+
+/// The time, but at most until the deadline.
+pub(super) fn within(time: Duration, deadline: Option<Instant>) -> Duration {
+    deadline.map_or(time, |deadline| time.min(deadline.saturating_duration_since(Instant::now())))
 }

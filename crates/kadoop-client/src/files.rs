@@ -83,10 +83,10 @@ impl Client {
     }
 
     fn writer(&self, caller: &Caller, path: &str, mutation: &Mutation) -> Result<Writer, Failure> {
-        let until = Instant::now() + self.link.options.timeout;
+        let until = self.link.until(self.deadline);
         loop {
             let opening = self.link.opening();
-            match self.link.open(caller, mutation) {
+            match self.link.open(self.deadline, caller, mutation) {
                 Ok(begun) => return Writer::new(self, caller, path, &begun),
                 // The namenode has to fence the session's earlier writer first.
                 Err(Failure { error: Error::Unavailable, .. })

@@ -54,7 +54,10 @@ pub use writer::Writer;
 
 use borrowing::Borrowing;
 use link::Link;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use strait_fork::Process;
 use strait_kadoop_core::{
     client::{Budgets, Unbounded},
@@ -96,6 +99,8 @@ impl ClientOptions {
 #[derive(Clone)]
 pub struct Client {
     link: Arc<Link>,
+    /// See [`Client::until`].
+    deadline: Option<Instant>,
     _renewal: Arc<Renewal>,
 }
 
@@ -135,7 +140,16 @@ impl Client {
             .spawn(renew)
             .map_err(|error| Failure::new(Error::Limit("threads"), error.to_string()))?;
         let process = link.process;
-        Ok(Self { link, _renewal: Arc::new(Renewal(stop, process)) })
+        Ok(Self { link, deadline: None, _renewal: Arc::new(Renewal(stop, process)) })
+    }
+
+    /// The same client, for a caller that waits until `deadline`, if that is earlier than the end of
+    /// [`ClientOptions::timeout`]. A query ends then ([`Error::Unavailable`]), and its servers learn the time
+    /// that is left. A mutation isn't sent again after that; an attempt under way still gets its answer, so
+    /// that its outcome is known. An open file doesn't keep the deadline.
+    #[must_use]
+    pub fn until(&self, deadline: Option<Instant>) -> Self {
+        Self { deadline, ..self.clone() }
     }
 
     /// The cluster's minimum of replicas. A file's replication, and a file's own minimum, can't be lower.

@@ -101,9 +101,10 @@ impl Link {
     pub(super) fn join(options: ClientOptions) -> Result<Self, Failure> {
         let entry = Entry::new(&options.access);
         let address = Mutex::new(None);
-        let until = Instant::now() + options.join_timeout;
+        let begin = Instant::now() + options.join_timeout;
+        let limits = Limits { begin, end: begin + ATTEMPT };
         let hello = wire::KdHello { features: 0 };
-        let joined = repeat(&options, &entry, &address, until, ATTEMPT, |to| to.nn_join(&hello))?;
+        let joined = call(&options, &entry, &address, limits, |to| to.nn_join(&hello))?;
         let joined = RwLock::new(Arc::new(Joined::new(joined)));
         let (data, pool, writers) = (members::client(), Pool::default(), Mutex::default());
         let buffers = Buffers::default();
@@ -140,38 +141,49 @@ impl Link {
         Arc::clone(&self.joined.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes a query. `ask` must change nothing, since a retry executes it again.
+    /// Makes a query, which ends at the deadline of its caller. `ask` must change nothing, since a retry
+    /// executes it again.
     pub(super) fn ask<T>(
         &self,
+        deadline: Option<Instant>,
         ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
     ) -> Result<T, Failure> {
         self.check_process()?;
-        call(&self.options, &self.entry, &self.address, self.until(), ask)
+        let begin = self.until(deadline);
+        call(&self.options, &self.entry, &self.address, Limits { begin, end: begin }, ask)
     }
 
-    /// Deadline of an operation that begins now.
-    fn until(&self) -> Instant {
-        Instant::now() + self.options.timeout
+    /// The end of an operation that begins now, for a caller with this deadline.
+    pub(super) fn until(&self, deadline: Option<Instant>) -> Instant {
+        let own = Instant::now() + self.options.timeout;
+        deadline.map_or(own, |deadline| deadline.min(own))
     }
 
     /// Executes a mutation at most once.
     pub(super) fn mutate(
         &self,
+        deadline: Option<Instant>,
         caller: &Caller,
         mutation: &Mutation,
     ) -> Result<wire::KdAnswer<'static>, Failure> {
         let (caller, mutation) = (caller_to_wire(caller), mutation_to_wire(mutation).ok_or(OTHER_PROCEDURE)?);
-        self.execute(|to, request| to.nn_mutate(&caller, &request, &mutation), drop)
+        self.execute(deadline, |to, request| to.nn_mutate(&caller, &request, &mutation), drop)
     }
 
     /// Concatenates files, at most once.
-    pub(super) fn concat(&self, caller: &Caller, target: &str, sources: &[String]) -> Result<(), Failure> {
+    pub(super) fn concat(
+        &self,
+        deadline: Option<Instant>,
+        caller: &Caller,
+        target: &str,
+        sources: &[String],
+    ) -> Result<(), Failure> {
         let concat = wire::KdConcat {
             target: target.into(),
             sources: sources.iter().map(|source| source.as_str().into()).collect(),
         };
         let caller = caller_to_wire(caller);
-        self.execute(|to, request| to.nn_concat(&caller, &request, &concat), drop)
+        self.execute(deadline, |to, request| to.nn_concat(&caller, &request, &concat), drop)
     }
 
     /// Opens a file for writing, at most once: `mutation` is a creation or an append. A new file gets its
@@ -179,6 +191,7 @@ impl Link {
     /// for it, and gives up the lease that it may have.
     pub(super) fn open(
         &self,
+        deadline: Option<Instant>,
         caller: &Caller,
         mutation: &Mutation,
     ) -> Result<wire::KdBegunFile<'static>, Failure> {
@@ -196,17 +209,19 @@ impl Link {
             }
         };
         if matches!(mutation, Mutation::Create { .. }) {
-            match self.execute(|to, request| to.nn_begin(&on_wire, &request, &body, &opening), in_doubt) {
+            let begin =
+                |to: &mut KadoopNamenodeV1Client, request| to.nn_begin(&on_wire, &request, &body, &opening);
+            match self.execute(deadline, begin, in_doubt) {
                 // An older namenode, without this procedure.
                 Err(Failure { error: Error::Internal(_), .. }) => {}
                 begun => return begun,
             }
         }
         let open = |to: &mut KadoopNamenodeV1Client, request| to.nn_open(&on_wire, &request, &body, &opening);
-        let opened = match self.execute(open, in_doubt) {
+        let opened = match self.execute(deadline, open, in_doubt) {
             // A still older namenode.
             Err(Failure { error: Error::Internal(_), .. }) if min_replicas == 0 => {
-                match self.mutate(caller, mutation)? {
+                match self.mutate(deadline, caller, mutation)? {
                     KdAnswer::KdOpened(opened) => {
                         let min_replicas = self.joined().welcome.min_replicas;
                         wire::KdOpenedFile { opened, min_replicas }
@@ -219,21 +234,23 @@ impl Link {
         Ok(wire::KdBegunFile { opened, first: None })
     }
 
-    /// Makes a request with a new number, and repeats it until the namenode accepts or refuses it. If the
-    /// outcome is still unknown at the deadline, `in_doubt` gets the request.
+    /// Makes a request with a new number, and repeats it until the namenode accepts or refuses it, or until
+    /// the deadline. If the outcome is unknown then, `in_doubt` gets the request. The deadline doesn't end an
+    /// attempt, since its answer tells the outcome.
     fn execute<T>(
         &self,
+        deadline: Option<Instant>,
         ask: impl Fn(&mut KadoopNamenodeV1Client, wire::KdRequest) -> Result<T, StubError>,
         in_doubt: impl FnOnce(Begun),
     ) -> Result<T, Failure> {
         self.check_process()?;
-        let until = self.until();
+        let limits = Limits { begin: self.until(deadline), end: self.until(None) };
         loop {
-            let begun = self.joined().requests.begin(until)?;
+            let begun = self.joined().requests.begin(limits.begin)?;
             // Whether the namenode may have executed an attempt, and whether it has since then answered
             // for the mutation.
             let (mut doubtful, mut judged) = (false, false);
-            let answer = call(&self.options, &self.entry, &self.address, until, |to| {
+            let answer = call(&self.options, &self.entry, &self.address, limits, |to| {
                 let answer = ask(to, request_to_wire(begun.id()));
                 match answer.as_ref().map_err(|error| Lost::from(error.clone())) {
                     Ok(_) => judged = true,
@@ -255,7 +272,7 @@ impl Link {
                     if doubtful {
                         return Err(Failure::new(Error::OutcomeUnknown, why));
                     }
-                    if Instant::now() >= until {
+                    if Instant::now() >= limits.begin {
                         return Err(Failure::new(Error::Unavailable, why));
                     }
                 }
@@ -297,7 +314,7 @@ impl Link {
         let renewed =
             resolve(&self.options, &self.address).and_then(|namenode| self.entry.rejoin(forgotten, namenode));
         renewed.map_err(Lost::into_failure)?;
-        let welcome = self.ask(|to| to.nn_join(&wire::KdHello { features: 0 }))?;
+        let welcome = self.ask(None, |to| to.nn_join(&wire::KdHello { features: 0 }))?;
         let mut joined = self.joined.write().unwrap_or_else(PoisonError::into_inner);
         if joined.requests.client() == forgotten {
             *joined = Arc::new(Joined::new(welcome));
@@ -323,11 +340,11 @@ impl Link {
     pub(super) fn give_up(&self, lease: Unwanted) {
         // No chunk has number 0, so this request is refused. The refusal shows whether this client still
         // has the lease.
-        let held = self.ask(|to| to.nn_token(lease.client, lease.file.0, 0)).map(drop);
+        let held = self.ask(None, |to| to.nn_token(lease.client, lease.file.0, 0)).map(drop);
         let taken = match held.map_err(|failure| failure.error) {
             Err(Error::NotOpen) => {
                 let path = lease.path.clone();
-                self.mutate(&lease.caller, &Mutation::RecoverLease { path }).map(drop)
+                self.mutate(None, &lease.caller, &Mutation::RecoverLease { path }).map(drop)
             }
             other => other.map_err(Failure::from),
         };
@@ -440,41 +457,43 @@ fn is_temporary(error: Error) -> bool {
 
 type Place = Mutex<Option<SocketAddr>>;
 
-/// Repeats a call until the namenode answers or refuses it, or until the deadline.
+/// The time limits of a call.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// No attempt after the first one begins after this.
+    begin: Instant,
+    /// Each attempt ends by then.
+    end: Instant,
+}
+
+/// Repeats a call until the namenode answers or refuses it, or until its limits.
 fn call<T>(
     options: &ClientOptions,
     entry: &Entry,
     place: &Place,
-    until: Instant,
-    ask: impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
-) -> Result<T, Failure> {
-    repeat(options, entry, place, until, Duration::ZERO, ask)
-}
-
-/// As [`call`], but the timeout of each attempt is at least `least`, even if that is past the deadline.
-fn repeat<T>(
-    options: &ClientOptions,
-    entry: &Entry,
-    place: &Place,
-    until: Instant,
-    least: Duration,
+    limits: Limits,
     mut ask: impl FnMut(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
 ) -> Result<T, Failure> {
+    let left = |until: Instant| until.saturating_duration_since(Instant::now());
     let mut pause = PAUSE;
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let why = match attempt(options, entry, place, left.max(least).min(ATTEMPT), &mut ask) {
+        let why = match attempt(options, entry, place, left(limits.end).min(ATTEMPT), &mut ask) {
             Ok(value) => return Ok(value),
             Err(Lost::Refused(failure)) => return Err(failure),
             Err(Lost::NotExecuted(failure)) => failure.why,
             Err(Lost::Unknown(why)) => why,
         };
-        if Instant::now() + pause >= until {
+        std::thread::sleep(pause.min(left(limits.begin)));
+        if left(limits.begin).is_zero() {
             return Err(unanswered(options, &why));
         }
-        std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// The failure of an operation whose caller waits no longer.
+pub(super) fn late() -> Failure {
+    Failure::new(Error::Unavailable, "the caller's deadline has passed")
 }
 
 fn unanswered(options: &ClientOptions, why: &str) -> Failure {
@@ -494,13 +513,17 @@ fn attempt<T>(
         *place.lock().unwrap_or_else(PoisonError::into_inner) = None;
         lost
     };
+    // All calls share a login, which has its own time limit.
     let pass = entry.pass(address).map_err(moved)?;
-    let asked =
-        pass.rpc.handle(address, Transport::Tcp).map_err(|error| moved(error.into())).and_then(|handle| {
-            let mut to = KadoopNamenodeV1Client::new(handle);
-            to.options.timeout = Some(timeout);
-            Ok(ask(&mut to)?)
-        });
+    let until = Instant::now() + timeout;
+    let left = || until.saturating_duration_since(Instant::now());
+    let handle = pass.rpc.handle_within(address, Transport::Tcp, left());
+    let asked = handle.map_err(|error| moved(error.into())).and_then(|handle| {
+        let mut to = KadoopNamenodeV1Client::new(handle);
+        // The namenode learns it, too, and executes no call whose time is over.
+        to.options.timeout = Some(left());
+        Ok(ask(&mut to)?)
+    });
     match asked {
         // A credential ends early if its user's password changes, or if the namenode restarts with another
         // key. Retry: a new login either succeeds or shows the cause.

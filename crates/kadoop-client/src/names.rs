@@ -2,6 +2,7 @@
 
 use super::{Client, digester::visible_end};
 use std::{collections::BTreeMap, net::SocketAddr};
+use strait_flexrpc::stub::StubError;
 use strait_kadoop_core::{
     Identity, NodeId,
     error::Error,
@@ -14,7 +15,7 @@ use strait_kadoop_wire::{
         rebalancing_from_wire, standing_from_wire, status_from_wire, summary_from_wire, text,
     },
     failure::Failure,
-    wire::{self, KdAnswer},
+    wire::{self, KadoopNamenodeV1Client, KdAnswer},
 };
 
 /// Bytes of a file per request for chunk locations. These are a thousand chunks of the usual size, for which
@@ -97,10 +98,10 @@ impl Client {
     /// can't pass through a directory above. As with every operation, Invalid: the path is malformed;
     /// Unavailable: the namenode doesn't answer.
     pub fn stat(&self, caller: &Caller, path: &str) -> Result<Status, Failure> {
-        let told = self.link.ask(|to| to.nn_stat(&caller_to_wire(caller), &path.into()))?;
+        let told = self.ask(|to| to.nn_stat(&caller_to_wire(caller), &path.into()))?;
         let mut status = status_from_wire(&told)?;
         if status.open {
-            status.length = visible_end(self, caller, path, status.made, status.length);
+            status.length = visible_end(self, caller, path, status.made, status.length)?;
         }
         Ok(status)
     }
@@ -112,7 +113,7 @@ impl Client {
     /// As [`Client::stat`].
     pub fn list(&self, caller: &Caller, path: &str, after: &str, limit: u32) -> Result<Page, Failure> {
         let caller = caller_to_wire(caller);
-        let page = self.link.ask(|to| to.nn_list(&caller, &path.into(), &after.into(), limit))?;
+        let page = self.ask(|to| to.nn_list(&caller, &path.into(), &after.into(), limit))?;
         Ok(page_from_wire(&page)?)
     }
 
@@ -122,7 +123,7 @@ impl Client {
     /// As [`Client::stat`].
     pub fn summary(&self, caller: &Caller, path: &str) -> Result<Summary, Failure> {
         let caller = caller_to_wire(caller);
-        let summary = self.link.ask(|to| to.nn_summary(&caller, &path.into()))?;
+        let summary = self.ask(|to| to.nn_summary(&caller, &path.into()))?;
         Ok(summary_from_wire(&summary))
     }
 
@@ -166,7 +167,7 @@ impl Client {
         length: u64,
     ) -> Result<(Vec<Location>, u64), Failure> {
         let on_wire = caller_to_wire(caller);
-        let found = self.link.ask(|to| to.nn_locate(&on_wire, &path.into(), offset, length))?;
+        let found = self.ask(|to| to.nn_locate(&on_wire, &path.into(), offset, length))?;
         let hosts: Result<Vec<Host>, Error> = found.hosts.iter().map(host_from_wire).collect();
         let mut hosts = hosts?;
         if found.open {
@@ -181,10 +182,10 @@ impl Client {
             let hosts: Vec<Host> = chunk.nodes.iter().filter_map(host).collect();
             // Only the chunk's datanodes know how many bytes were flushed.
             let length = match chunk.growing && !hosts.is_empty() {
-                true => visible_end(self, caller, path, made, known).saturating_sub(chunk.offset),
+                true => visible_end(self, caller, path, made, known)?.saturating_sub(chunk.offset),
                 false => chunk.length.into(),
             };
-            (chunk.growing, Location { offset: chunk.offset, length, hosts })
+            Ok((chunk.growing, Location { offset: chunk.offset, length, hosts }))
         };
         let touched = |(growing, found): &(bool, Location)| {
             let begins = length > 0 && found.offset < offset.saturating_add(length);
@@ -192,7 +193,8 @@ impl Client {
             begins && (lost || found.length > 0 && found.offset + found.length > offset)
         };
         let located = located_from_wire(&found);
-        let locations = located.chunks.into_iter().map(location).filter(touched);
+        let locations: Result<Vec<_>, Failure> = located.chunks.into_iter().map(location).collect();
+        let locations = locations?.into_iter().filter(touched);
         Ok((locations.map(|(_, location)| location).collect(), located.length))
     }
 
@@ -235,7 +237,7 @@ impl Client {
     /// NotFound, IsADirectory, PermissionDenied; Busy: a writer has one of them open; Invalid: no
     /// source, an empty one, or a file that is named twice.
     pub fn concat(&self, caller: &Caller, target: &str, sources: &[String]) -> Result<(), Failure> {
-        self.link.concat(caller, target, sources)
+        self.link.concat(self.deadline, caller, target, sources)
     }
 
     /// Changes the given attributes.
@@ -263,7 +265,7 @@ impl Client {
     /// # Errors
     /// Unavailable: the namenode doesn't answer.
     pub fn status(&self) -> Result<ClusterStatus, Failure> {
-        let status = self.link.ask(|to| to.nn_status())?;
+        let status = self.ask(|to| to.nn_status())?;
         let node = |node: &wire::KdNodeStatus<'_>| -> Result<NodeStatus, Error> {
             let host = host_from_wire(&node.host)?;
             let wire::KdNodeStatus { alive, capacity_bytes, used_bytes, silent_ms, .. } = *node;
@@ -279,7 +281,7 @@ impl Client {
     /// # Errors
     /// Unavailable: the namenode doesn't answer.
     pub fn standings(&self) -> Result<Standings, Failure> {
-        let told = self.link.ask(|to| to.nn_service())?;
+        let told = self.ask(|to| to.nn_service())?;
         let rebalancing = told.rebalance.as_ref().map(rebalancing_from_wire);
         Ok(Standings { nodes: told.nodes.iter().map(standing_from_wire).collect(), rebalancing })
     }
@@ -291,7 +293,7 @@ impl Client {
     /// PermissionDenied: the caller isn't the superuser; NotFound: no datanode has this number.
     pub fn decommission(&self, caller: &Caller, node: NodeId, cancelled: bool) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
-        self.link.ask(|to| to.nn_decommission(&caller, node.0, cancelled))
+        self.ask(|to| to.nn_decommission(&caller, node.0, cancelled))
     }
 
     /// Datanodes that the namenode refused in the last hour, or refuses until an operator admits them.
@@ -299,7 +301,7 @@ impl Client {
     /// # Errors
     /// Unavailable: the namenode doesn't answer.
     pub fn refused(&self) -> Result<Vec<RefusedNode>, Failure> {
-        let told = self.link.ask(|to| to.nn_refused())?;
+        let told = self.ask(|to| to.nn_refused())?;
         let node = |node: &wire::KdRefusedNode<'_>| -> Result<RefusedNode, Error> {
             Ok(RefusedNode {
                 identity: Identity(node.identity),
@@ -322,7 +324,7 @@ impl Client {
     /// with this identity for its history.
     pub fn admit(&self, caller: &Caller, identity: Identity) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
-        self.link.ask(|to| to.nn_admit(&caller, identity.0))
+        self.ask(|to| to.nn_admit(&caller, identity.0))
     }
 
     /// Begins a rebalance: replicas move to emptier datanodes, until the use of each is within
@@ -332,18 +334,26 @@ impl Client {
     /// PermissionDenied: the caller isn't the superuser; Invalid: the threshold isn't from 1 to 100.
     pub fn rebalance(&self, caller: &Caller, threshold_percent: Option<u32>) -> Result<(), Failure> {
         let caller = caller_to_wire(caller);
-        self.link.ask(|to| to.nn_rebalance(&caller, threshold_percent.unwrap_or(0)))
+        self.ask(|to| to.nn_rebalance(&caller, threshold_percent.unwrap_or(0)))
+    }
+
+    /// Makes a query.
+    fn ask<T>(
+        &self,
+        ask: impl Fn(&mut KadoopNamenodeV1Client) -> Result<T, StubError>,
+    ) -> Result<T, Failure> {
+        self.link.ask(self.deadline, ask)
     }
 
     fn done(&self, caller: &Caller, mutation: &Mutation) -> Result<(), Failure> {
-        match self.link.mutate(caller, mutation)? {
+        match self.link.mutate(self.deadline, caller, mutation)? {
             KdAnswer::KdDone => Ok(()),
             _ => Err(strange()),
         }
     }
 
     fn changed(&self, caller: &Caller, mutation: &Mutation) -> Result<bool, Failure> {
-        match self.link.mutate(caller, mutation)? {
+        match self.link.mutate(self.deadline, caller, mutation)? {
             KdAnswer::KdChanged(changed) => Ok(changed),
             _ => Err(strange()),
         }

@@ -2,7 +2,7 @@
 
 use super::{
     Client,
-    driver::{Driver, Shared},
+    driver::{Driver, Shared, within},
     link::Link,
     members::{self, Place, callees, single},
     reasons::Reasons,
@@ -12,7 +12,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use strait_flexrpc::{self as flexrpc, CallError, Refusal, stub::StubError};
 use strait_kadoop_core::{
@@ -105,21 +105,21 @@ impl<P: Fetch> Driver for ReadDriver<P> {
         &self.shared
     }
 
-    fn make(self: &Arc<Self>, issue: Issue<ReadCall>) {
+    fn make(self: &Arc<Self>, issue: Issue<ReadCall>, deadline: Option<Instant>) {
         let Issue { id, within_ms, call } = issue;
         let within = Duration::from_millis(within_ms);
         match call {
             ReadCall::Locate { offset, length } => {
-                let located =
-                    self.locate(offset, length).map(|(_, located)| located).map_err(|failure| failure.error);
+                let located = self.locate(offset, length, deadline);
+                let located = located.map(|(_, located)| located).map_err(|failure| failure.error);
                 self.core().on_located(id, located, self.now());
             }
             ReadCall::Read { from, read } => {
-                let piece = self.fetch(from, &read, within);
+                let piece = self.fetch(from, &read, within, deadline);
                 let piece = piece.map_err(|failure| self.reasons.add_datanode(failure));
                 self.core().on_read(id, piece, self.now());
             }
-            ReadCall::Suspect { node, chunk, stamp } => self.suspect(node, chunk, stamp),
+            ReadCall::Suspect { node, chunk, stamp } => self.suspect(node, chunk, stamp, deadline),
         }
     }
 }
@@ -158,7 +158,7 @@ impl<P: Fetch> ReadDriver<P> {
             open: false,
             link,
         };
-        let (made, located) = driver.locate(0, LOCATE_BYTES)?;
+        let (made, located) = driver.locate(0, LOCATE_BYTES, client.deadline)?;
         (driver.made, driver.open) = (made, located.open);
         driver.core().begin(located);
         Ok(driver)
@@ -168,8 +168,14 @@ impl<P: Fetch> ReadDriver<P> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some of the content from `offset` on; nothing at the file's end.
-    pub(super) fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<P, Failure> {
+    /// Some of the content from `offset` on; nothing at the file's end. Fails at the deadline. Calls that other
+    /// threads make meanwhile end by their own limits.
+    pub(super) fn read(
+        self: &Arc<Self>,
+        offset: u64,
+        length: usize,
+        deadline: Option<Instant>,
+    ) -> Result<P, Failure> {
         self.link.check_process()?;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let mut core = self.core();
@@ -179,6 +185,10 @@ impl<P: Fetch> ReadDriver<P> {
                     self.submit(&mut core);
                     return Ok(content);
                 }
+                Ok(None) if within(Duration::MAX, deadline).is_zero() => {
+                    core.leave(offset);
+                    return Err(self.failure(Error::Unavailable, None));
+                }
                 Ok(None) => {}
                 Err(error) => return Err(self.failure(error, core.damaged())),
             }
@@ -186,10 +196,10 @@ impl<P: Fetch> ReadDriver<P> {
                 Some(issue) => {
                     // Make the call here: this thread would only wait for it.
                     drop(core);
-                    self.perform(issue);
+                    self.perform(issue, deadline);
                     self.core()
                 }
-                None => self.wait(core),
+                None => self.wait(core, deadline),
             };
         }
     }
@@ -213,10 +223,10 @@ impl<P: Fetch> ReadDriver<P> {
     }
 
     /// Reports a damaged replica to the namenode.
-    pub(super) fn suspect(&self, node: NodeId, chunk: ChunkId, stamp: Stamp) {
+    pub(super) fn suspect(&self, node: NodeId, chunk: ChunkId, stamp: Stamp, deadline: Option<Instant>) {
         let of = KdVersion { chunk: chunk.0, stamp: stamp.0 };
         // Ignore a failure: the datanode's scrub finds the damage, too, though later.
-        let _ = self.link.ask(|to| to.nn_suspect(node.0, &of));
+        let _ = self.link.ask(deadline, |to| to.nn_suspect(node.0, &of));
     }
 
     /// The address of a datanode, if a lookup has named it.
@@ -225,8 +235,13 @@ impl<P: Fetch> ReadDriver<P> {
     }
 
     /// Locates the file's bytes. Also returns the number of the transaction that made the file.
-    pub(super) fn locate(&self, offset: u64, length: u64) -> Result<(u64, Located), Failure> {
-        let found = self.ask_where(offset, length);
+    pub(super) fn locate(
+        &self,
+        offset: u64,
+        length: u64,
+        deadline: Option<Instant>,
+    ) -> Result<(u64, Located), Failure> {
+        let found = self.ask_where(offset, length, deadline);
         self.reasons.set_namenode(found.as_ref().err().cloned());
         let found = found?;
         let mut places = self.places();
@@ -245,7 +260,7 @@ impl<P: Fetch> ReadDriver<P> {
             .collect();
         drop(places);
         let mut located = located_from_wire(&found);
-        self.add_damaged(&mut located)?;
+        self.add_damaged(&mut located, deadline)?;
         if let Some(borrowing) = &self.link.borrowing {
             borrowing.confirm(&located.chunks);
         }
@@ -254,12 +269,12 @@ impl<P: Fetch> ReadDriver<P> {
 
     /// For chunks without a good replica, adds the datanodes with damaged ones. A part that the reader needs
     /// may be undamaged there. If not, the reader learns that the chunk is damaged.
-    fn add_damaged(&self, located: &mut Located) -> Result<(), Failure> {
+    fn add_damaged(&self, located: &mut Located, deadline: Option<Instant>) -> Result<(), Failure> {
         let without = located.chunks.iter_mut().filter(|chunk| chunk.nodes.is_empty() && !chunk.growing);
         for chunk in without.take(MAX_ASKED_ABOUT) {
             let of = KdVersion { chunk: chunk.chunk.0, stamp: chunk.stamp.0 };
             // An older namenode doesn't know this procedure.
-            let Ok(told) = self.link.ask(|to| to.nn_damaged(&of)) else { return Ok(()) };
+            let Ok(told) = self.link.ask(deadline, |to| to.nn_damaged(&of)) else { return Ok(()) };
             for host in &told.hosts {
                 let host = host_from_wire(host)?;
                 self.places().hosts.insert(host.node, (host.address, host.identity));
@@ -271,9 +286,14 @@ impl<P: Fetch> ReadDriver<P> {
 
     /// Locates the file by its path, so that the audit log shows the path. If nothing, or another file, is at
     /// the path now, locates the file by its transaction's number and one of its chunks.
-    fn ask_where(&self, offset: u64, length: u64) -> Result<KdLocated<'static>, Failure> {
+    fn ask_where(
+        &self,
+        offset: u64,
+        length: u64,
+        deadline: Option<Instant>,
+    ) -> Result<KdLocated<'static>, Failure> {
         let caller = caller_to_wire(&self.caller);
-        let named = self.link.ask(|to| to.nn_locate(&caller, &(&self.path).into(), offset, length));
+        let named = self.link.ask(deadline, |to| to.nn_locate(&caller, &(&self.path).into(), offset, length));
         let Some((made, chunk)) = self.places().file else { return named };
         let moved = match &named {
             Ok(found) => found.made != made,
@@ -283,19 +303,25 @@ impl<P: Fetch> ReadDriver<P> {
             ),
         };
         if moved {
-            self.link.ask(|to| to.nn_locate_file(&caller, made, chunk.0, offset, length))
+            self.link.ask(deadline, |to| to.nn_locate_file(&caller, made, chunk.0, offset, length))
         } else {
             named
         }
     }
 
     /// Reads a range from one datanode. If the token has expired, gets a new one and retries once.
-    pub(super) fn fetch(&self, from: NodeId, read: &Read, within: Duration) -> Result<Checked<P>, Failure> {
-        match P::attempt(self, from, read, within) {
+    pub(super) fn fetch(
+        &self,
+        from: NodeId,
+        read: &Read,
+        time: Duration,
+        deadline: Option<Instant>,
+    ) -> Result<Checked<P>, Failure> {
+        match P::attempt(self, from, read, within(time, deadline)) {
             Err(Failure { error: Error::TokenExpired, .. }) => {
                 let (offset, length) = self.places().range;
-                self.locate(offset, length)?;
-                P::attempt(self, from, read, within)
+                self.locate(offset, length, deadline)?;
+                P::attempt(self, from, read, within(time, deadline))
             }
             answer => answer,
         }

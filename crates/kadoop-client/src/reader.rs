@@ -2,7 +2,10 @@
 
 use super::{Client, digester::visible_end, driver::Driver, read_driver::ReadDriver};
 use bytes::Bytes;
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Instant,
+};
 use strait_kadoop_core::{client::Holder, messages::Caller};
 use strait_kadoop_wire::failure::Failure;
 
@@ -21,7 +24,7 @@ impl Reader {
         let holder: Weak<dyn Holder> = Arc::<ReadDriver<Bytes>>::downgrade(&driver);
         budget.register(holder);
         let known = driver.core().length().unwrap_or(0);
-        let end = if driver.open { visible_end(client, caller, path, driver.made, known) } else { known };
+        let end = if driver.open { visible_end(client, caller, path, driver.made, known)? } else { known };
         Ok(Self { driver, position: 0, end })
     }
 
@@ -32,7 +35,20 @@ impl Reader {
     /// Unavailable: no replica of a part could be reached. Corrupt: all replicas of a part are damaged.
     /// NotFound: the file was removed after it was opened.
     pub fn read_at(&self, offset: u64, length: usize) -> Result<Bytes, Failure> {
-        let first = self.driver.read(offset, length)?;
+        self.read_at_until(offset, length, None)
+    }
+
+    /// As [`Reader::read_at`], but fails at the deadline, if there is one.
+    ///
+    /// # Errors
+    /// As [`Reader::read_at`]. Unavailable: the deadline has passed.
+    pub fn read_at_until(
+        &self,
+        offset: u64,
+        length: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Bytes, Failure> {
+        let first = self.driver.read(offset, length, deadline)?;
         if first.is_empty() || first.len() >= length {
             return Ok(first);
         }
@@ -50,7 +66,7 @@ impl Reader {
             if filled >= length {
                 break;
             }
-            part = self.driver.read(offset + filled as u64, length - filled)?;
+            part = self.driver.read(offset + filled as u64, length - filled, deadline)?;
         }
         Ok(all.freeze(filled))
     }
@@ -62,7 +78,7 @@ impl Reader {
     pub fn read(&mut self, length: usize) -> Result<Bytes, Failure> {
         // Read at most one call's bytes: that is fastest, and the bytes needn't be copied together.
         let length = length.min(self.driver.config.read_bytes as usize);
-        let bytes = self.driver.read(self.position, length)?;
+        let bytes = self.driver.read(self.position, length, None)?;
         self.position += bytes.len() as u64;
         Ok(bytes)
     }

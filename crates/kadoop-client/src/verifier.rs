@@ -58,7 +58,7 @@ impl Verifier {
                 return Ok(Some(self.verify(&chunk, node)));
             }
             let Some(from) = self.located else { return Ok(None) };
-            let (_, found) = self.driver.locate(from, LOCATE_BYTES)?;
+            let (_, found) = self.driver.locate(from, LOCATE_BYTES, None)?;
             let chunks: Vec<_> = found.chunks.into_iter().filter(|chunk| chunk.offset >= from).collect();
             let end = chunks.last().map(|last| last.offset.saturating_add(last.length.into()));
             // A chunk that is being written is the file's last one.
@@ -73,7 +73,7 @@ impl Verifier {
     fn verify(&self, chunk: &LocatedChunk, node: NodeId) -> Verified {
         let failure = self.read(chunk, node).err();
         if failure.as_ref().is_some_and(|failure| failure.error == Error::Corrupt) {
-            self.driver.suspect(node, chunk.chunk, chunk.stamp);
+            self.driver.suspect(node, chunk.chunk, chunk.stamp, None);
         }
         Verified {
             offset: chunk.offset,
@@ -95,7 +95,7 @@ impl Verifier {
         while offset < end {
             let length = (end - offset).min(config.read_bytes);
             let read = Read { chunk: chunk.chunk, stamp: chunk.stamp, offset, length, acknowledged };
-            match self.driver.fetch(node, &read, within) {
+            match self.driver.fetch(node, &read, within, None) {
                 Ok(part) if part.content().is_empty() && chunk.growing => return Ok(()),
                 // The replica is shorter than the chunk in the namenode's log.
                 Ok(part) if part.content().is_empty() => return Err(Error::Corrupt.into()),

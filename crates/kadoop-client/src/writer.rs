@@ -179,7 +179,7 @@ impl Writer {
             if bytes.is_empty() && core.is_covered() {
                 return Ok(());
             }
-            core = driver.wait(core);
+            core = driver.wait(core, None);
         }
     }
 
@@ -250,11 +250,11 @@ impl Writer {
             if let Some(issue) = driver.submit_but_one(&mut core) {
                 // Make the call here: this thread would only wait for it.
                 drop(core);
-                driver.perform(issue);
+                driver.perform(issue, None);
                 core = driver.core();
                 continue;
             }
-            core = driver.wait(core);
+            core = driver.wait(core, None);
         }
     }
 }
@@ -301,7 +301,7 @@ impl Driver for WriteDriver {
         &self.shared
     }
 
-    fn make(self: &Arc<Self>, issue: Issue<WriteCall>) {
+    fn make(self: &Arc<Self>, issue: Issue<WriteCall>, _: Option<Instant>) {
         let Issue { id, within_ms, call } = issue;
         let within = Duration::from_millis(within_ms);
         match call {
@@ -562,7 +562,7 @@ impl WriteDriver {
     /// Gets a new token for the chunk: a token lasts minutes, but writing a chunk may take hours. True if
     /// that succeeds.
     fn renew_token(&self, chunk: ChunkId) -> bool {
-        let token = self.link.ask(|to| to.nn_token(self.client, self.file.0, chunk.0));
+        let token = self.link.ask(None, |to| to.nn_token(self.client, self.file.0, chunk.0));
         let token = match token {
             Ok(token) => token,
             Err(failure) => {

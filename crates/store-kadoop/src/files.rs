@@ -12,6 +12,7 @@ use strait_kadoop_core::messages::Caller;
 use strait_store::FileReader;
 use strait_store::StorePath;
 use strait_store::crc::checksum;
+use strait_store::work::{Work, late};
 use strait_store::{Checksum, CreateOptions, Principal, arguments};
 use strait_store::{Error, ErrorKind, Result, fail};
 
@@ -21,7 +22,7 @@ const DEFAULT_FILE_PERMISSION: u16 = 0o644;
 
 impl Shared {
     pub(super) fn open(self: &Arc<Self>, caller: &Caller, path: &StorePath) -> Result<KadoopReader> {
-        let reader = self.client.open(caller, path.as_str()).map_err(from_kadoop)?;
+        let reader = self.client().open(caller, path.as_str()).map_err(from_kadoop)?;
         Ok(KadoopReader { reader: Arc::new(reader), shared: Arc::clone(self), path: path.clone() })
     }
 
@@ -48,7 +49,7 @@ impl Shared {
             chunk_bytes,
             min_replicas: options.min_replicas.unwrap_or(0),
         };
-        let created = self.client.create(caller, path.as_str(), &options).map_err(|failure| {
+        let created = self.client().create(caller, path.as_str(), &options).map_err(|failure| {
             match failure.error {
                 // The trait demands AlreadyExists, whether a file or a directory has the name.
                 strait_kadoop_core::Error::IsADirectory => {
@@ -61,7 +62,7 @@ impl Shared {
     }
 
     pub(super) fn append(self: &Arc<Self>, caller: &Caller, path: &StorePath) -> Result<KadoopWriter> {
-        let opened = self.client.append(caller, path.as_str()).map_err(from_kadoop)?;
+        let opened = self.client().append(caller, path.as_str()).map_err(from_kadoop)?;
         Ok(KadoopWriter::new(opened, Arc::clone(self), path.clone()))
     }
 }
@@ -72,7 +73,7 @@ impl KadoopStore {
     pub(super) async fn digest(&self, who: &Principal, path: &StorePath) -> Result<Checksum> {
         let at = path.clone();
         let open = move |shared: &Arc<Shared>, caller: &_| {
-            shared.client.digest(caller, at.as_str()).map_err(from_kadoop)
+            shared.client().digest(caller, at.as_str()).map_err(from_kadoop)
         };
         let mut digester = self.call("checksum", path, who, open).await?;
         loop {
@@ -106,9 +107,10 @@ impl FileReader for KadoopReader {
                 return Ok(Bytes::new());
             }
             let reader = Arc::clone(&self.reader);
-            self.shared.calls.run(move || reader.read_at(offset, length).map_err(from_kadoop)).await
+            let read = move || reader.read_at_until(offset, length, Work::deadline()).map_err(from_kadoop);
+            self.shared.calls.run(read).await
         };
-        read.await.map_err(|error| error.at("read", &self.path))
+        read.await.map_err(|error| late(error).at("read", &self.path))
     }
 
     fn length(&self) -> u64 {

@@ -35,6 +35,7 @@ use strait_kadoop_client::{Client, ClientOptions};
 use strait_kadoop_wire::tls::{ClientTls, Identity, Trust};
 use strait_kadoop_wire::{ClientKey, Failure};
 use strait_store::StorePath;
+use strait_store::work::{Work, late};
 use strait_store::{BlockLocation, Capabilities, Checksum, CreateOptions, FileStatus};
 use strait_store::{Error, ErrorKind, Result};
 use strait_store::{FileReader, FileSystem, FileWriter};
@@ -120,6 +121,13 @@ struct Shared {
     replication: u16,
 }
 
+impl Shared {
+    /// The library's client, which keeps the deadline of the current call.
+    fn client(&self) -> Client {
+        self.client.until(Work::deadline())
+    }
+}
+
 impl KadoopStore {
     /// Joins the cluster of the namenode at `HOST:PORT`.
     ///
@@ -174,7 +182,7 @@ impl KadoopStore {
         + Send
         + 'static,
     ) -> Result<T> {
-        let work = |shared: &Arc<Shared>, caller: &_| work(&shared.client, caller).map_err(from_kadoop);
+        let work = |shared: &Arc<Shared>, caller: &_| work(&shared.client(), caller).map_err(from_kadoop);
         self.call(operation, &StorePath::root(), who, work).await
     }
 
@@ -183,7 +191,8 @@ impl KadoopStore {
         self.shared.closings.none().await;
     }
 
-    /// Calls the library for `who`, and adds operation and path to its error.
+    /// Calls the library for `who`, and adds operation and path to its error. The library learns the caller's
+    /// deadline.
     async fn call<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -193,7 +202,7 @@ impl KadoopStore {
     ) -> Result<T> {
         let (shared, who) = (Arc::clone(&self.shared), who.clone());
         let called = self.shared.calls.run(move || work(&shared, &shared.callers.of(&who)));
-        called.await.map_err(|error| error.at(operation, path))
+        called.await.map_err(|error| late(error).at(operation, path))
     }
 }
 

@@ -20,17 +20,17 @@ const ENTRY_BYTES: usize = 256;
 
 impl Shared {
     pub(super) fn stat(&self, caller: &Caller, path: &StorePath) -> Result<FileStatus> {
-        let status = self.client.stat(caller, path.as_str()).map_err(from_kadoop)?;
+        let status = self.client().stat(caller, path.as_str()).map_err(from_kadoop)?;
         Ok(status_of(status, path.as_str().to_owned()))
     }
 
     pub(super) fn truncate(&self, caller: &Caller, path: &StorePath, length: u64) -> Result<()> {
-        self.client.truncate(caller, path.as_str(), length).map(drop).map_err(from_kadoop)
+        self.client().truncate(caller, path.as_str(), length).map(drop).map_err(from_kadoop)
     }
 
     pub(super) fn concat(&self, caller: &Caller, target: &StorePath, sources: &[StorePath]) -> Result<()> {
         let sources: Vec<String> = sources.iter().map(|source| source.as_str().to_owned()).collect();
-        self.client.concat(caller, target.as_str(), &sources).map_err(from_kadoop)
+        self.client().concat(caller, target.as_str(), &sources).map_err(from_kadoop)
     }
 
     pub(super) fn rename(
@@ -50,14 +50,14 @@ impl Shared {
             self.stat(caller, from)?;
             return fail(ErrorKind::AlreadyExists, "the new name is the same as the old one");
         }
-        self.client.rename(caller, from.as_str(), to.as_str(), replace).map_err(from_kadoop)
+        self.client().rename(caller, from.as_str(), to.as_str(), replace).map_err(from_kadoop)
     }
 
     pub(super) fn remove(&self, caller: &Caller, path: &StorePath, recursive: bool) -> Result<()> {
         if path.is_root() {
             return fail(ErrorKind::InvalidArgument, "the root can't be removed");
         }
-        match self.client.delete(caller, path.as_str(), recursive).map_err(from_kadoop)? {
+        match self.client().delete(caller, path.as_str(), recursive).map_err(from_kadoop)? {
             true => Ok(()),
             false => Err(from_kadoop(strait_kadoop_core::Error::NotFound.into())),
         }
@@ -65,7 +65,7 @@ impl Shared {
 
     pub(super) fn mkdirs(&self, caller: &Caller, path: &StorePath, permission: Option<u32>) -> Result<()> {
         let mode = permission.map_or(Ok(DEFAULT_DIRECTORY_PERMISSION), checked_permission)?;
-        self.client.mkdirs(caller, path.as_str(), mode).map_err(from_kadoop)
+        self.client().mkdirs(caller, path.as_str(), mode).map_err(from_kadoop)
     }
 
     pub(super) fn set_attributes(
@@ -83,7 +83,7 @@ impl Shared {
             accessed_ms: time(set.accessed_ms)?,
             replication: set.replication,
         };
-        self.client.set_attributes(caller, path.as_str(), attributes).map_err(from_kadoop)
+        self.client().set_attributes(caller, path.as_str(), attributes).map_err(from_kadoop)
     }
 
     pub(super) fn block_locations(
@@ -93,7 +93,7 @@ impl Shared {
         range: Range<u64>,
     ) -> Result<Vec<BlockLocation>> {
         let length = range.end.saturating_sub(range.start);
-        let found = self.client.locations(caller, path.as_str(), range.start, length);
+        let found = self.client().locations(caller, path.as_str(), range.start, length);
         let block = |location: strait_kadoop_client::Location| BlockLocation {
             offset: location.offset,
             length: location.length,
@@ -106,7 +106,7 @@ impl Shared {
 
     /// Total capacity and use of the live datanodes.
     pub(super) fn status(&self) -> Result<StoreStatus> {
-        let cluster = self.client.status().map_err(from_kadoop)?;
+        let cluster = self.client().status().map_err(from_kadoop)?;
         let alive = cluster.nodes.iter().filter(|node| node.alive);
         let (mut capacity, mut used) = (0, 0);
         for node in alive {
@@ -166,7 +166,7 @@ impl Shared {
             Place::Behind(name) => name,
         };
         let entries = (PAGE_BYTES / (ENTRY_BYTES + path.as_str().len())) as u32;
-        let page = self.client.list(caller, path.as_str(), &after, entries).map_err(from_kadoop)?;
+        let page = self.client().list(caller, path.as_str(), &after, entries).map_err(from_kadoop)?;
         let last = page.entries.last().map(|entry| entry.name.to_string());
         let above = path.as_str().trim_end_matches('/');
         let entry = |status: Status| {

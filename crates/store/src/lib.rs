@@ -68,7 +68,8 @@ pub const MAX_CONCAT_SOURCES: usize = 1_000;
 /// default bodies do.
 ///
 /// Dropping a future cancels the wait, but not necessarily the effect: a change whose future was
-/// dropped may still happen.
+/// dropped may still happen. If the caller has a deadline ([`work::Work::deadline`]), stores that call servers end
+/// queries at it, and don't send a change again after it. Open writers and clean-up ignore it.
 #[async_trait]
 pub trait FileSystem: Send + Sync + 'static {
     /// The store's abilities, as data.

@@ -15,6 +15,7 @@ use std::time::Instant;
 use strait_telemetry::RequestId;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::timeout_at;
 
 /// See the module.
 pub struct Work {
@@ -71,6 +72,27 @@ impl Work {
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
+}
+
+/// Runs a query, which ends at its caller's deadline, if there is one.
+///
+/// # Errors
+/// Those of `query`; TimedOut at the deadline.
+pub async fn query<T>(query: impl Future<Output = Result<T>>) -> Result<T> {
+    let Some(deadline) = Work::deadline() else { return query.await };
+    let out = |_| Error::new(ErrorKind::TimedOut, "the caller's deadline passed before the store answered");
+    timeout_at(deadline.into(), query).await.map_err(out)?
+}
+
+/// The error of a call that stopped at its caller's deadline: Unavailable becomes TimedOut.
+#[must_use]
+pub fn late(error: Error) -> Error {
+    let is_late = Work::deadline().is_some_and(|deadline| deadline <= Instant::now());
+    if !is_late || error.kind() != ErrorKind::Unavailable {
+        return error;
+    }
+    let message = format!("the caller's deadline passed: {}", error.message());
+    Error::new(ErrorKind::TimedOut, message).with_retry_safe(error.retry_safe()).caused_by(error)
 }
 
 /// Call this between the steps of long work.
@@ -230,6 +252,30 @@ mod tests {
         go_on.send(()).unwrap();
         step.unwrap().await.unwrap();
         assert!(is_back(&turns));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_ends_at_its_callers_deadline() {
+        let due = Some(Instant::now() + DEADLINE);
+        let late = Work::scope(due, query(std::future::pending::<Result<()>>())).await.unwrap_err();
+        assert_eq!((late.kind(), late.retry_safe()), (ErrorKind::TimedOut, true));
+        assert_eq!(Work::scope(due, query(async { Ok(7) })).await.unwrap(), 7);
+        assert_eq!(query(async { Ok(7) }).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn only_a_failure_to_reach_a_server_becomes_a_timeout_and_only_after_the_deadline() {
+        let (passed, far) = (Some(Instant::now()), Some(Instant::now() + DEADLINE));
+        for (due, kind, told) in [
+            (passed, ErrorKind::Unavailable, ErrorKind::TimedOut),
+            (passed, ErrorKind::OutcomeUnknown, ErrorKind::OutcomeUnknown),
+            (far, ErrorKind::Unavailable, ErrorKind::Unavailable),
+            (None, ErrorKind::Unavailable, ErrorKind::Unavailable),
+        ] {
+            let error = Work::scope(due, async { late(Error::new(kind, "no answer")) }).await;
+            assert_eq!(error.kind(), told);
+            assert_eq!(error.retry_safe(), kind != ErrorKind::OutcomeUnknown);
+        }
     }
 
     #[tokio::test]

@@ -7,16 +7,18 @@ mod support;
 mod up;
 
 use bytes::Bytes;
+use rustix::process::Signal;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use strait_client::{Options, StraitStore, TokenSink};
 use strait_store::contract::{self, Fixture};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
-use strait_testkit::wait::{eventually, obtained_task};
-use strait_testkit::{Process, free_port};
+use strait_testkit::wait::{eventually, obtained_task, wait_until};
+use strait_testkit::{Process, free_port, http_request};
 use strait_wire::Secret;
 use support::{Gateway, ended};
 use up::{Up, role, run};
@@ -280,6 +282,31 @@ async fn a_gateway_over_a_cluster_of_processes_keeps_the_contract() {
     assert_contract("kadoop of processes through a gateway", &gateway).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateways_work_for_a_query_ends_at_its_deadline() {
+    /// One attempt at the namenode without a deadline takes 10 s.
+    const SOON: Duration = Duration::from_secs(6);
+    let rack = Rack::start(1);
+    let key = rack.dir.path().join("client.key").display().to_string();
+    let (metrics, uri) = (format!("127.0.0.1:{}", free_port()), rack.uri("/"));
+    let flags = ["--kadoop-key", &key, "--metrics", &metrics, "--store", &uri];
+    let gateway = Gateway::start(|_| flags.map(str::to_owned).to_vec());
+    let running = || {
+        let page = http_request("GET", &metrics, "/metrics").unwrap().body;
+        let of_calls = |line: &&str| line.starts_with("strait_gateway_store_calls_running");
+        page.lines().filter(of_calls).any(|line| !line.ends_with(" 0"))
+    };
+    let options = Options { operation_timeout: Some(Duration::from_secs(1)), ..Options::default() };
+    let store = StraitStore::connect(&gateway.address, options).await.unwrap();
+    store.stat(&whoever(), &path("/probe")).await.unwrap();
+    rack.processes[0].signal(Signal::STOP);
+    let late = store.stat(&whoever(), &path("/probe")).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::TimedOut, "{late}");
+    assert!(wait_until(SOON, || !running()), "a thread works for a caller that has left");
+    rack.processes[0].signal(Signal::CONT);
+    store.stat(&whoever(), &path("/probe")).await.unwrap();
+}
+
 /// The session's client goes on at another gateway, with its token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_by_the_same_session_goes_on_at_another_gateway_after_a_kill() {
@@ -310,7 +337,7 @@ async fn an_append_by_the_same_session_goes_on_at_another_gateway_after_a_kill()
     let same = StraitStore::connect(&second.address, again).await.unwrap();
     let mut writer = same.append(&whoever(), &path("/f")).await.unwrap();
     let took = begun.elapsed();
-    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
     writer.append(Bytes::from_static(b"of the second")).await.unwrap();
     writer.close().await.unwrap();
     let read = other.read_all(&whoever(), &path("/f"), 99).await.unwrap();

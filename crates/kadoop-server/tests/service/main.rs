@@ -1,6 +1,7 @@
 //! Namenode, datanodes and clients as processes and threads, on real sockets and disks.
 
 mod data;
+mod deadlines;
 mod descriptors;
 mod digests;
 mod doubtful;

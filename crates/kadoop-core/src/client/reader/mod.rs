@@ -202,6 +202,14 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
+    /// A caller no longer waits for the bytes at `offset`. They count as read ahead, unless another caller
+    /// requests them again.
+    pub fn leave(&mut self, offset: u64) {
+        if let Some((_, slot)) = self.slots.range_mut(..=offset).next_back() {
+            slot.wanted = false;
+        }
+    }
+
     /// From now on, fetches only the bytes that the caller requests.
     pub fn stop_reading_ahead(&mut self) {
         self.reads_as_asked = true;
