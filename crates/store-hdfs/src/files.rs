@@ -102,8 +102,8 @@ impl Shared {
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
         match options.overwrite {
-            true => self.recoveries.wait_to_replace(&who.user, path).await,
-            false => self.recoveries.wait(&who.user, path).await,
+            true => self.recoveries.wait_to_replace(&who.user, path).await?,
+            false => self.recoveries.wait(&who.user, path).await?,
         }
         let options = write_options(options)?;
         let Some(settings) = &self.write_settings else {
@@ -168,7 +168,7 @@ impl Shared {
     }
 
     pub async fn append(&self, who: &Principal, path: &str) -> Result<Box<dyn FileWriter>> {
-        self.recoveries.wait(&who.user, path).await;
+        self.recoveries.wait(&who.user, path).await?;
         let Some(settings) = &self.write_settings else { return self.append_by_library(who, path).await };
         let holder = self.holder_of(who)?;
         let mut backoff = Backoff::within(APPEND_PATIENCE);
@@ -237,7 +237,7 @@ impl Shared {
 
     pub async fn truncate(&self, who: &Principal, path: &str, length: u64) -> Result<()> {
         self.require_own_calls()?;
-        self.recoveries.wait(&who.user, path).await;
+        self.recoveries.wait(&who.user, path).await?;
         if length > i64::MAX as u64 {
             // This would be negative in Java. But errors of the path take precedence.
             self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?;
@@ -275,11 +275,12 @@ impl Shared {
         let files = || std::iter::once(target).chain(sources);
         let all = async {
             for file in files() {
-                self.recoveries.wait(&who.user, file.as_str()).await;
+                self.recoveries.wait(&who.user, file.as_str()).await?;
             }
+            Ok::<_, Error>(())
         };
         // After this time, the namenode rejects files that are still open.
-        let _ = timeout(RECOVERY_LIMIT, all).await;
+        timeout(RECOVERY_LIMIT, all).await.unwrap_or(Ok(()))?;
         let paths = sources.iter().map(|source| source.as_str().to_owned()).collect();
         let joined = self.namenode.concat(&who.user, target.as_str(), paths).await;
         if joined.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidArgument) {

@@ -58,6 +58,7 @@ use shared::Shared;
 use std::ops::Range;
 use std::sync::Arc;
 use strait_store::StorePath;
+use strait_store::work::{Work, query};
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, FileReader, FileStatus, FileSystem, FileWriter,
     Principal, SetAttributes, StoreStatus, arguments,
@@ -97,7 +98,7 @@ impl HdfsStore {
 /// Runs `work` to its end even if the caller stops waiting. If `work` opened a file to write, dropping its
 /// result abandons and frees that file.
 async fn uncancelled<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    match tokio::spawn(work).await {
+    match tokio::spawn(Work::scope(Work::deadline(), work)).await {
         Ok(outcome) => outcome,
         Err(error) => Err(Error::new(ErrorKind::Internal, error.to_string()).caused_by(error)),
     }
@@ -119,7 +120,7 @@ impl FileSystem for HdfsStore {
     }
 
     async fn stat(&self, who: &Principal, path: &StorePath) -> Result<FileStatus> {
-        self.shared.stat(who, path.as_str()).await.map_err(|error| error.at("stat", path))
+        query(self.shared.stat(who, path.as_str())).await.map_err(|error| error.at("stat", path))
     }
 
     fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
@@ -136,7 +137,7 @@ impl FileSystem for HdfsStore {
                 // Only one attempt: after an error, the library's iterator is at its end, so a second attempt
                 // would make a short list look complete.
                 let next = async { entries.next().await.transpose() };
-                let next = once(&shared.namenode.names(), Effect::Read, next).await;
+                let next = query(once(&shared.namenode.names(), Effect::Read, next)).await;
                 let entry = next.map_err(|error| error.at("list", &path))?;
                 Ok(entry.map(|entry| (status_of(entry), entries)))
             }
@@ -145,7 +146,7 @@ impl FileSystem for HdfsStore {
     }
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
-        let opened = self.shared.open(who, path.as_str()).await;
+        let opened = query(self.shared.open(who, path.as_str())).await;
         Ok(Box::new(opened.map_err(|error| error.at("open", path))?))
     }
 
@@ -209,7 +210,7 @@ impl FileSystem for HdfsStore {
         path: &StorePath,
         range: Range<u64>,
     ) -> Result<Vec<BlockLocation>> {
-        let located = self.shared.block_locations(who, path.as_str(), range).await;
+        let located = query(self.shared.block_locations(who, path.as_str(), range)).await;
         located.map_err(|error| error.at("locate", path))
     }
 
@@ -218,7 +219,7 @@ impl FileSystem for HdfsStore {
             self.shared.require_own_calls()?;
             checksum::of_file(&self.shared, &who.user, path.as_str()).await
         };
-        checksum.await.map_err(|error| error.at("checksum", path))
+        query(checksum).await.map_err(|error| error.at("checksum", path))
     }
 
     async fn status(&self, who: &Principal) -> Result<StoreStatus> {
@@ -233,6 +234,6 @@ impl FileSystem for HdfsStore {
                 settling: namenode.is_in_safe_mode(&who.user).await?,
             })
         };
-        status.await.map_err(|error: Error| error.at("status", "/"))
+        query(status).await.map_err(|error: Error| error.at("status", "/"))
     }
 }

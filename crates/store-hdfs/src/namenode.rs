@@ -12,6 +12,7 @@ use prost::Message;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use strait_store::work::late;
 use strait_store::{Error, ErrorKind, Result, fail};
 
 /// Idle connections kept for further calls of all users: enough for the busiest users, and few
@@ -125,7 +126,8 @@ impl Namenode {
     }
 
     /// Runs `attempt` with the index of the active namenode and the number of the retry. If another namenode
-    /// is active now, finds it. If none can be reached, retries for at most `patience`.
+    /// is active now, finds it. If none can be reached, retries for at most `patience`, and not beyond the
+    /// caller's deadline.
     pub async fn ask<A, F>(
         &self,
         effect: Effect,
@@ -171,7 +173,7 @@ impl Namenode {
             if asked_in_round == self.addresses.len() {
                 asked_in_round = 0;
                 if !backoff.pause().await {
-                    return Err(self.away(error, in_doubt));
+                    return Err(late(self.away(error, in_doubt)));
                 }
             }
         }

@@ -77,27 +77,10 @@ impl ReadAhead {
             Plan::Own(fetch) => return fetch.await.map_err(|error| again(&error)),
             Plan::Direct => return self.source.fetch(range).await,
         };
-        let mut whole = BytesMut::with_capacity((range.end - range.start) as usize);
-        for (window, data) in windows {
-            let bytes = match data.await {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    // Drop the windows, so that the next caller tries again.
-                    self.lock().windows.clear();
-                    return Err(again(&error));
-                }
-            };
-            let begin = range.start.max(window.start) - window.start;
-            let end = range.end.min(window.end) - window.start;
-            let piece = bytes.slice(begin as usize..end as usize);
-            // A slice keeps its whole window in memory for as long as its receiver has it. So a small piece
-            // is copied instead.
-            if piece.len() as u64 == range.end - range.start && piece.len() >= bytes.len() / 2 {
-                return Ok(piece);
-            }
-            whole.extend_from_slice(&piece);
-        }
-        Ok(whole.freeze())
+        let mut unread = Unread(Some(self));
+        let joined = join(windows, range).await?;
+        unread.0 = None;
+        Ok(joined)
     }
 
     /// From now on, fetches only requested bytes.
@@ -109,6 +92,36 @@ impl ReadAhead {
     fn lock(&self) -> MutexGuard<'_, State<Fetch>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Drops the windows when a read fails or its caller leaves. So their fetches stop, and the next caller tries
+/// again.
+struct Unread<'a>(Option<&'a ReadAhead>);
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        if let Some(ahead) = self.0 {
+            ahead.lock().windows.clear();
+        }
+    }
+}
+
+/// The bytes of `range` from these windows.
+async fn join(windows: Vec<(Range<u64>, Fetch)>, range: Range<u64>) -> Result<Bytes> {
+    let mut whole = BytesMut::with_capacity((range.end - range.start) as usize);
+    for (window, data) in windows {
+        let bytes = data.await.map_err(|error| again(&error))?;
+        let begin = range.start.max(window.start) - window.start;
+        let end = range.end.min(window.end) - window.start;
+        let piece = bytes.slice(begin as usize..end as usize);
+        // A slice keeps its whole window in memory for as long as its receiver has it. So a small piece
+        // is copied instead.
+        if piece.len() as u64 == range.end - range.start && piece.len() >= bytes.len() / 2 {
+            return Ok(piece);
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.freeze())
 }
 
 /// Drops the bytes read ahead, if the last read was at least `idle` ago.

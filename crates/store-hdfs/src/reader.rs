@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 use strait_store::budget::Share;
+use strait_store::work::query;
 use strait_store::{FileReader, Result, arguments};
 
 /// Reads at any offset, for any number of callers at once.
@@ -29,7 +30,7 @@ impl FileReader for HdfsReader {
         if offset >= end {
             return Ok(Bytes::new());
         }
-        self.ahead.read(offset..end).await.map_err(|error| error.at("read", &self.path))
+        query(self.ahead.read(offset..end)).await.map_err(|error| error.at("read", &self.path))
     }
 
     fn length(&self) -> u64 {

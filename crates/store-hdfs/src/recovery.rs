@@ -10,6 +10,7 @@ use hdfs_native::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use strait_store::work::query;
 use strait_store::{ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -106,19 +107,24 @@ impl Recoveries {
 
     /// Waits for a running recovery of `path` before `user` opens it: the namenode would take the user's new
     /// writer for the abandoned one. Waits at most [`RECOVERY_LIMIT`], and less for another user's recovery.
-    pub async fn wait(&self, user: &str, path: &str) {
+    ///
+    /// # Errors
+    /// TimedOut: the caller's deadline passed before.
+    pub async fn wait(&self, user: &str, path: &str) -> Result<()> {
         let running = self.lock().get(path).cloned();
         if let Some(running) = running {
-            running.wait(user).await;
+            running.wait(user).await?;
         }
+        Ok(())
     }
 
     /// As [`Self::wait`], for a creation that replaces the file. Most recoveries don't affect a new file.
-    pub async fn wait_to_replace(&self, user: &str, path: &str) {
+    pub async fn wait_to_replace(&self, user: &str, path: &str) -> Result<()> {
         let running = self.lock().get(path).filter(|running| running.by_path).cloned();
         if let Some(running) = running {
-            running.wait(user).await;
+            running.wait(user).await?;
         }
+        Ok(())
     }
 
     /// Repeats `ask` until the file at `path` is recovered, for at most [`RECOVERY_LIMIT`] since the start or
@@ -164,11 +170,15 @@ impl Recoveries {
 }
 
 impl Running {
-    async fn wait(mut self, user: &str) {
+    async fn wait(mut self, user: &str) -> Result<()> {
         let limit = if self.user == user { RECOVERY_LIMIT } else { WAIT_FOR_OTHERS };
         // The end of the recovery drops the sender, which ends this loop.
         let ended = async { while self.end.changed().await.is_ok() {} };
-        let _ = timeout(limit, ended).await;
+        let waited = async {
+            let _ = timeout(limit, ended).await;
+            Ok(())
+        };
+        query(waited).await
     }
 }
 
@@ -195,11 +205,11 @@ mod tests {
             own.until_recovered("/f", ask).await;
         };
         recoveries.run("alice".to_owned(), "/f".to_owned(), recovery, &Handle::current());
-        recoveries.wait_to_replace("alice", "/f").await;
+        recoveries.wait_to_replace("alice", "/f").await.unwrap();
         assert_eq!(begin.elapsed(), Duration::ZERO, "a new file isn't concerned");
-        recoveries.wait("bob", "/f").await;
+        recoveries.wait("bob", "/f").await.unwrap();
         assert!(begin.elapsed() < 2 * WAIT_FOR_OTHERS, "{:?}: it is none of his", begin.elapsed());
-        recoveries.wait("alice", "/f").await;
+        recoveries.wait("alice", "/f").await.unwrap();
         assert!(begin.elapsed() < 2 * RECOVERY_LIMIT, "{:?}", begin.elapsed());
         pause_task("the outage", outage).await;
         assert!(

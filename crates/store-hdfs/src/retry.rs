@@ -3,8 +3,9 @@
 use super::errors::{Effect, from_library};
 use hdfs_native::HdfsError;
 use std::time::Duration;
+use strait_store::work::{Work, late};
 use strait_store::{Error, ErrorKind, Result};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// Callers get an error after this time. Most outages are shorter: a restart or a failover takes seconds to
 /// tens of seconds.
@@ -15,13 +16,15 @@ pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause. Short enough to notice soon that a namenode is back.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Pauses that grow, up to a deadline.
+/// Pauses that grow, up to a deadline. They also end at the caller's deadline, if the current task works for a
+/// caller.
 #[derive(Debug)]
 pub(super) struct Backoff {
     /// Number of attempts that follow without a pause.
     at_once: u32,
     pause: Duration,
     deadline: Instant,
+    callers: Option<Instant>,
 }
 
 impl Backoff {
@@ -32,7 +35,8 @@ impl Backoff {
 
     /// The same, with another first pause.
     pub fn starting_at(pause: Duration, patience: Duration) -> Self {
-        Self { at_once: 0, pause, deadline: Instant::now() + patience }
+        let callers = Work::deadline().map(Instant::from);
+        Self { at_once: 0, pause, deadline: Instant::now() + patience, callers }
     }
 
     /// The same, but the first `tries` attempts need no pause before them.
@@ -51,12 +55,13 @@ impl Backoff {
             self.at_once -= 1;
             return true;
         }
-        if Instant::now() + self.pause >= self.deadline {
+        let until = Instant::now() + self.pause;
+        if until >= self.deadline {
             return false;
         }
-        sleep(self.pause).await;
+        sleep_until(self.callers.map_or(until, |callers| callers.min(until))).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        true
+        self.callers.is_none_or(|callers| Instant::now() < callers)
     }
 }
 
@@ -79,7 +84,7 @@ where
         match outcome {
             Ok(value) => return Ok(value),
             Err(error) if refuses_for_now(&error) && backoff.pause().await => {}
-            Err(error) => return Err(naming(namenodes, from_library(error, effect))),
+            Err(error) => return Err(late(naming(namenodes, from_library(error, effect)))),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The HDFS adapter while a server is away: namenode, datanode, a writer's process, the first
 //! namenode of a nameservice.
 use bytes::Bytes;
+use futures::TryStreamExt;
+use rustix::process::Signal;
 use std::env;
 use std::fs;
 use std::net::TcpListener;
@@ -8,7 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
+use strait_store::work::Work;
+use strait_store::{
+    CreateOptions, Error, ErrorKind, FileSystem, FileSystemExt, Principal, Result, StorePath,
+};
 use strait_store_hdfs::HdfsStore;
 use strait_testkit::wait::pause_task;
 use strait_testkit::{MiniHdfs, Options, Process, current_user, free_port};
@@ -102,6 +107,56 @@ async fn calls_wait_for_a_namenode_that_restarts_and_end_when_it_stays_away() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         let address = hdfs.uri().trim_start_matches("hdfs://");
         assert!(error.to_string().contains(address), "{error}");
+    }
+}
+
+/// Much shorter than the store's own limits.
+const BRIEF: Duration = Duration::from_secs(1);
+/// The same with the delays of a busy machine.
+const SOON: Duration = Duration::from_secs(6);
+
+/// Fails unless `call` ends at its caller's deadline. Returns its error.
+async fn in_time<T>(what: &str, call: impl Future<Output = Result<T>>) -> Error {
+    let begin = Instant::now();
+    let error = Work::scope(Some(begin + BRIEF), call).await.err().expect("nobody answers");
+    let took = begin.elapsed();
+    assert!((BRIEF..SOON).contains(&took), "{what} took {took:?}: {error}");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    error
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_end_at_their_callers_deadline() {
+    let mut hdfs = MiniHdfs::start_own(&Options::default()).unwrap();
+    let store = HdfsStore::connect(hdfs.uri()).await.unwrap();
+    let (who, root, file, content) = (superuser(), path("/"), path("/f"), vec![7; 300_000]);
+    write(&store, &file, &content).await;
+    let reader = store.open(&who, &file).await.unwrap();
+
+    hdfs.signal_namenode(Signal::STOP);
+    in_time("stat", store.stat(&who, &file)).await;
+    in_time("list", store.list(&who, &root).try_next()).await;
+    in_time("open", store.open(&who, &file)).await;
+    in_time("locate", store.block_locations(&who, &file, 0..9)).await;
+    in_time("checksum", store.checksum(&who, &file)).await;
+    in_time("status", store.status(&who)).await;
+    hdfs.signal_namenode(Signal::CONT);
+    assert_eq!(store.stat(&who, &file).await.unwrap().length, 300_000);
+
+    hdfs.signal_datanode(0, Signal::STOP);
+    in_time("read", reader.read_at(0, 300_000)).await;
+    hdfs.signal_datanode(0, Signal::CONT);
+    assert!(reader.read_at(0, 300_000).await.unwrap() == content);
+
+    hdfs.stop_namenode();
+    notice_loss(&store).await;
+    // These changes are never sent. So a caller may repeat them.
+    for error in [
+        in_time("truncate", store.truncate(&who, &file, 0)).await,
+        in_time("create", store.create(&who, &path("/new"), &CreateOptions::default())).await,
+        in_time("append", store.append(&who, &file)).await,
+    ] {
+        assert!(error.retry_safe(), "{error}");
     }
 }
 

@@ -10,6 +10,7 @@ use super::holder::LeaseHolder;
 use super::wire::*;
 use std::sync::Arc;
 use std::time::Duration;
+use strait_store::work::Work;
 use strait_store::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
@@ -232,7 +233,7 @@ impl OpenFile {
         self.holder.call::<_, Empty>("updatePipeline", &request).await.map(drop)
     }
 
-    /// Records the file's blocks, and the length of the last one.
+    /// Records the file's blocks, and the length of the last one. Outlasts the caller's deadline.
     pub async fn fsync(&self, last_block_length: Option<u64>) -> Result<()> {
         let request = FsyncRequest {
             path: self.path.clone(),
@@ -240,11 +241,16 @@ impl OpenFile {
             last_block_length: last_block_length.map(|length| length as i64),
             file_id: self.id,
         };
-        self.holder.call::<_, Empty>("fsync", &request).await.map(drop)
+        Work::scope(None, self.holder.call::<_, Empty>("fsync", &request)).await.map(drop)
     }
 
-    /// Closes the file. Waits for `patience` until enough datanodes have reported its last block.
+    /// Closes the file. Waits for `patience` until enough datanodes have reported its last block. Outlasts the
+    /// caller's deadline, since an open file keeps its lease.
     pub async fn complete(&self, last: Option<ExtendedBlock>, patience: Duration) -> Result<()> {
+        Work::scope(None, self.complete_within(last, patience)).await
+    }
+
+    async fn complete_within(&self, last: Option<ExtendedBlock>, patience: Duration) -> Result<()> {
         let request = CompleteRequest {
             path: self.path.clone(),
             client_name: self.holder.name().to_owned(),
@@ -292,6 +298,8 @@ mod tests {
     use super::super::super::rpc::RpcError;
     use super::super::fake::{self, Answer};
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
 
     #[tokio::test]
     async fn a_file_without_a_block_has_no_space_only_if_the_datanodes_have_none() {
@@ -342,6 +350,22 @@ mod tests {
         let file = OpenFile::new(&holder, &path, 7);
         let error = file.add_block(None, Vec::new(), Duration::ZERO).await.unwrap_err();
         assert_eq!(file.explain(error, 100).await.kind(), ErrorKind::NoSpace);
+    }
+
+    #[tokio::test]
+    async fn after_its_callers_deadline_only_a_close_is_sent_again() {
+        let answers = AtomicU32::new(0);
+        // It answers every other call.
+        let answer = move |_: &str, _: &[u8]| match answers.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => Answer::HangUp,
+            _ => Answer::of(&DoneResponse { done: true }),
+        };
+        let namenode = Arc::new(Namenode::new(vec![fake::namenode(answer).await]));
+        let holder = Arc::new(LeaseHolder::new(namenode, "alice"));
+        let file = OpenFile::new(&holder, "/f", 7);
+        Work::scope(Some(Instant::now()), file.complete(None, Duration::ZERO)).await.unwrap();
+        let opened = Work::scope(Some(Instant::now()), OpenFile::append(&holder, "/f")).await;
+        assert_eq!(opened.unwrap_err().kind(), ErrorKind::OutcomeUnknown);
     }
 
     #[tokio::test]

@@ -204,6 +204,11 @@ impl MiniHdfs {
         self.own().active().process.kill();
     }
 
+    /// Sends a signal to the active namenode, as [`MiniHdfs::signal_datanode`] does.
+    pub fn signal_namenode(&mut self, signal: Signal) {
+        self.own().active().process.signal(signal);
+    }
+
     /// Restarts the active namenode, at its old address, with its data. Returns when it serves and all
     /// running datanodes have registered.
     pub fn restart_namenode(&mut self) -> Result<()> {
