@@ -11,7 +11,6 @@
 //! call on it fails.
 
 use super::tls;
-use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -39,6 +38,11 @@ const CALL_BYTES: usize = 16 << 10;
 const PERMIT_BYTES: usize = 1 << 10;
 /// Receive buffer for frame lengths and small replies. Larger replies bypass it.
 const READ_BUFFER_BYTES: usize = 16 << 10;
+/// Replies of at least this size are received into buffers that earlier replies have used.
+const LARGE_REPLY_BYTES: usize = 64 << 10;
+/// Most such buffers of one connection. A caller that keeps up with the gateway has two or three replies at a
+/// time.
+const BUFFERS: usize = 4;
 /// Time to receive the gateway's reason after sending to it failed. The reason has arrived already, or
 /// never comes.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -374,9 +378,10 @@ async fn send(
 /// Receives replies, and passes each to the call that has waited longest.
 async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: Duration) {
     let mut socket = BufReader::with_capacity(READ_BUFFER_BYTES, socket);
+    let mut buffers = Buffers::default();
     let mut latest = Instant::now();
     let error = loop {
-        match next_frame(&mut socket, &shared, latest, patience).await {
+        match next_frame(&mut socket, &mut buffers, &shared, latest, patience).await {
             Err(error) => break error,
             Ok(message) => match shared.waiters().pop_front() {
                 Some(Waiter { reply: Some(reply), .. }) => {
@@ -398,6 +403,7 @@ async fn receive(socket: impl AsyncRead + Unpin, shared: Arc<Shared>, patience: 
 /// fails with `TimedOut`.
 async fn next_frame(
     socket: &mut BufReader<impl AsyncRead + Unpin>,
+    buffers: &mut Buffers,
     shared: &Shared,
     latest: Instant,
     patience: Duration,
@@ -412,26 +418,58 @@ async fn next_frame(
             Ok(Ok(_)) => break,
             Ok(Err(error)) => return Err(error),
             Err(_) if due.is_some() => return Err(late()),
-            Err(_) => {}
+            Err(_) => buffers.0.clear(),
         }
     }
     let deadline = shared.due_since(latest).unwrap_or_else(Instant::now) + patience;
-    timeout_at(deadline, read_frame(socket)).await.map_err(|_| late())?
+    timeout_at(deadline, read_frame(socket, buffers)).await.map_err(|_| late())?
 }
 
-async fn read_frame(socket: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Bytes> {
+async fn read_frame(
+    socket: &mut BufReader<impl AsyncRead + Unpin>,
+    buffers: &mut Buffers,
+) -> io::Result<Bytes> {
     let length = socket.read_u32().await?;
     if length as usize > MAX_REPLY_BYTES {
         return Err(stranger(length));
     }
     let length = length as usize;
-    let mut message: Limit<BytesMut> = BytesMut::with_capacity(length).limit(length);
+    let mut message = buffers.take(length).limit(length);
     while message.has_remaining_mut() {
         if socket.read_buf(&mut message).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(message.into_inner().freeze())
+    let mut buffer = message.into_inner();
+    let message = buffer.split().freeze();
+    buffers.put(buffer, length);
+    Ok(message)
+}
+
+/// Memory of earlier replies, each to be used again once its caller has dropped the reply. New memory costs a
+/// page fault for every 4 KiB, which takes longer than to receive them.
+#[derive(Debug, Default)]
+struct Buffers(Vec<BytesMut>);
+
+impl Buffers {
+    /// An empty buffer for `bytes`. The latest one that is free, since the CPU's caches may still have it.
+    fn take(&mut self, bytes: usize) -> BytesMut {
+        // A small reply in a large buffer would keep all of it.
+        let fits = |buffer: &mut BytesMut| buffer.try_reclaim(bytes) && buffer.capacity() / 2 <= bytes;
+        let found = if bytes < LARGE_REPLY_BYTES { None } else { self.0.iter_mut().rposition(fits) };
+        found.map_or_else(|| BytesMut::with_capacity(bytes), |at| self.0.remove(at))
+    }
+
+    /// Keeps the buffer of a reply of `bytes` that was split from it.
+    fn put(&mut self, buffer: BytesMut, bytes: usize) {
+        if bytes < LARGE_REPLY_BYTES {
+            return;
+        }
+        if self.0.len() == BUFFERS {
+            self.0.remove(0);
+        }
+        self.0.push(buffer);
+    }
 }
 
 /// Pieces of messages on their way out, for writev(2).
