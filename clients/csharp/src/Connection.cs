@@ -96,6 +96,7 @@ namespace StraitFs
     {
         /// <summary>Number of the field deadline_ms, which each request has.</summary>
         private const short DeadlineField = 15;
+        private const int FirstBytes = 2 << 20;
 
         private readonly Socket socket;
         private readonly SocketStream plain;
@@ -182,8 +183,7 @@ namespace StraitFs
             try
             {
                 request.I32(DeadlineField, Math.Max(1, deadline.LeftMs));
-                var message = Wire.Request(method, ++number, request);
-                stream.Write(message, 0, message.Length);
+                foreach (var part in Wire.Request(method, ++number, request)) stream.Write(part.Array, part.Offset, part.Count);
                 stream.Flush();
                 var length = Receive(4);
                 var size = length[0] << 24 | length[1] << 16 | length[2] << 8 | length[3];
@@ -210,8 +210,8 @@ namespace StraitFs
 
         private byte[] Receive(int length)
         {
-            // Not more memory than bytes arrived, twice over.
-            var bytes = new byte[Math.Min(length, 1 << 20)];
+            // Not more memory than bytes arrived, twice over, after the first: an answer to a read fits in these.
+            var bytes = new byte[Math.Min(length, FirstBytes)];
             for (var at = 0; at < length;)
             {
                 if (at == bytes.Length) Array.Resize(ref bytes, (int)Math.Min(length, bytes.Length * 2L));

@@ -261,7 +261,7 @@ namespace StraitFs
             User = reply.Text(3) ?? "";
             Incarnation = reply.Long(7);
             var store = reply.Struct(4) ?? new Fields();
-            var capabilities = store.List(3).OfType<byte[]>().Select(Encoding.UTF8.GetString);
+            var capabilities = store.Texts(3);
             Store = new StraitStore(store.Text(1) ?? "", store.Text(2) ?? "", new HashSet<string>(capabilities));
             var chunk = (reply.Struct(6) ?? new Fields()).Long(1);
             if (chunk > 0) MaxChunkBytes = (int)Math.Min(chunk, 1 << 20);

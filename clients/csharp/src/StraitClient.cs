@@ -105,7 +105,7 @@ namespace StraitFs
         {
             Offset = block.Long(1);
             Length = block.Long(2);
-            Hosts = block.List(3).OfType<byte[]>().Select(Encoding.UTF8.GetString).ToList();
+            Hosts = block.Texts(3).ToList();
         }
 
         public long Offset { get; }

@@ -9,13 +9,14 @@ namespace StraitFs
     {
         // One request's: sequential reads of small pieces are served from it.
         private const int ChunkBytes = 1 << 20;
+        private static readonly ArraySegment<byte> Nothing = new ArraySegment<byte>(new byte[0]);
 
         private readonly Session session;
         private readonly string path;
         private readonly object reopening = new object();
         private long handle, incarnation, length, position;
         private byte[] identity;
-        private byte[] ahead = new byte[0];
+        private ArraySegment<byte> ahead = Nothing;
         private long aheadAt;
         private bool closed;
 
@@ -56,14 +57,14 @@ namespace StraitFs
             if (closed) throw new ObjectDisposedException(path);
             if (count == 0) return 0;
             var from = position - aheadAt;
-            if (from < 0 || from >= ahead.Length)
+            if (from < 0 || from >= ahead.Count)
             {
                 ahead = Fetch(position, ChunkBytes);
                 aheadAt = position;
                 from = 0;
             }
-            var taken = (int)Math.Min(count, ahead.Length - from);
-            Buffer.BlockCopy(ahead, (int)from, buffer, offset, taken);
+            var taken = (int)Math.Min(count, ahead.Count - from);
+            Buffer.BlockCopy(ahead.Array, ahead.Offset + (int)from, buffer, offset, taken);
             position += taken;
             return taken;
         }
@@ -76,13 +77,13 @@ namespace StraitFs
             while (target.Length < count)
             {
                 var part = Fetch(offset + target.Length, (int)Math.Min(count - target.Length, ChunkBytes));
-                if (part.Length == 0) break;
-                target.Write(part, 0, part.Length);
+                if (part.Count == 0) break;
+                target.Write(part.Array, part.Offset, part.Count);
             }
             return target.ToArray();
         }
 
-        private byte[] Fetch(long offset, int count)
+        private ArraySegment<byte> Fetch(long offset, int count)
         {
             count = Math.Min(count, session.MaxChunkBytes);
             var used = handle;
@@ -103,11 +104,12 @@ namespace StraitFs
             }
         }
 
-        private byte[] Range(long used, long offset, int count)
+        private ArraySegment<byte> Range(long used, long offset, int count)
         {
             var request = new Fields().I64(2, used).I64(3, offset).I32(4, count);
-            var bytes = session.Call("readRange", request, path).Bytes(1) ?? new byte[0];
-            if (bytes.Length > count) throw Errors.Of(ErrorKind.Internal, "the gateway sent more than was asked for", path);
+            var bytes = session.Call("readRange", request, path).Slice(1);
+            if (bytes.Array == null) return Nothing;
+            if (bytes.Count > count) throw Errors.Of(ErrorKind.Internal, "the gateway sent more than was asked for", path);
             return bytes;
         }
 
@@ -186,9 +188,7 @@ namespace StraitFs
         private void Send()
         {
             if (filled == 0) return;
-            var data = pending;
-            if (filled < data.Length) Array.Copy(pending, data = new byte[filled], filled);
-            var request = new Fields().I64(4, handle).I64(5, sent).Bytes(6, data);
+            var request = new Fields().I64(4, handle).I64(5, sent).Slice(6, new ArraySegment<byte>(pending, 0, filled));
             Guarded(() => session.Call("appendData", request, path, changes: true));
             sent += filled;
             filled = 0;

@@ -1,6 +1,7 @@
 using System;
 using System.Collections.Generic;
 using System.IO;
+using System.Linq;
 using System.Text;
 
 namespace StraitFs
@@ -12,8 +13,8 @@ namespace StraitFs
     }
 
     /// <summary>
-    /// A message of idl/dfs.thrift: its fields by number. Integers and booleans are longs, strings bytes, lists
-    /// List&lt;object&gt;. So no generated code is needed.
+    /// A message of idl/dfs.thrift: its fields by number. Integers and booleans are longs, strings are
+    /// ArraySegment&lt;byte&gt;, and lists List&lt;object&gt;. So no generated code is needed.
     /// </summary>
     internal sealed class Fields
     {
@@ -30,8 +31,10 @@ namespace StraitFs
             return this;
         }
 
-        internal Fields Text(short id, string value) => Put(id, Kind.Binary, value == null ? null : Encoding.UTF8.GetBytes(value));
-        internal Fields Bytes(short id, byte[] value) => Put(id, Kind.Binary, value);
+        internal Fields Text(short id, string value) => Bytes(id, value == null ? null : Encoding.UTF8.GetBytes(value));
+        internal Fields Bytes(short id, byte[] value) => value == null ? Put(id, Kind.Binary, null) : Slice(id, new ArraySegment<byte>(value));
+        /// <summary>The bytes aren't copied: they mustn't change before they are sent.</summary>
+        internal Fields Slice(short id, ArraySegment<byte> value) => Put(id, Kind.Binary, value);
         internal Fields Bool(short id, bool value) => Put(id, Kind.Bool, value ? 1L : 0L);
         internal Fields I16(short id, int? value) => Put(id, Kind.I16, (long?)value);
         internal Fields I32(short id, int? value) => Put(id, Kind.I32, (long?)value);
@@ -43,8 +46,12 @@ namespace StraitFs
 
         internal bool Has(short id) => fields.ContainsKey(id);
         internal long Long(short id) => fields.TryGetValue(id, out var field) && field.Value is long number ? number : 0;
-        internal byte[] Bytes(short id) => Get<byte[]>(id);
-        internal string Text(short id) => Bytes(id) is byte[] bytes ? Encoding.UTF8.GetString(bytes) : null;
+        /// <summary>A part of the reply's frame; without an array if the field is absent.</summary>
+        internal ArraySegment<byte> Slice(short id) =>
+            fields.TryGetValue(id, out var field) && field.Value is ArraySegment<byte> bytes ? bytes : default(ArraySegment<byte>);
+        internal byte[] Bytes(short id) => Slice(id).Array == null ? null : Slice(id).ToArray();
+        internal string Text(short id) => Slice(id).Array == null ? null : Wire.Text(Slice(id));
+        internal IEnumerable<string> Texts(short id) => List(id).OfType<ArraySegment<byte>>().Select(Wire.Text);
         internal Fields Struct(short id) => Get<Fields>(id);
         internal List<object> List(short id) => Get<List<object>>(id) ?? new List<object>();
     }
@@ -57,19 +64,56 @@ namespace StraitFs
         private const int MaxDepth = 16;
         internal const int MaxFrame = 16 << 20;
 
-        internal static byte[] Request(string method, int number, Fields request)
+        internal static string Text(ArraySegment<byte> bytes) => Encoding.UTF8.GetString(bytes.Array, bytes.Offset, bytes.Count);
+
+        /// <summary>A frame, in parts to be sent one after the other.</summary>
+        internal static List<ArraySegment<byte>> Request(string method, int number, Fields request)
         {
-            var frame = new MemoryStream();
-            I32(frame, 0);
-            I32(frame, Version | Call);
-            Bytes(frame, Encoding.ASCII.GetBytes(method));
-            I32(frame, number);
-            Write(frame, new Fields().Put(1, Kind.Struct, request));
-            var bytes = frame.ToArray();
-            var length = new MemoryStream();
-            I32(length, bytes.Length - 4);
-            Array.Copy(length.ToArray(), bytes, 4);
-            return bytes;
+            var message = new Parts();
+            I32(message, Version | Call);
+            Bytes(message, new ArraySegment<byte>(Encoding.ASCII.GetBytes(method)));
+            I32(message, number);
+            Write(message, new Fields().Put(1, Kind.Struct, request));
+            return message.Framed();
+        }
+
+        /// <summary>Bytes to send. A file's bytes are a part of their own, which isn't copied.</summary>
+        private sealed class Parts
+        {
+            private const int LengthBytes = 4, CopiedBytes = 16 << 10;
+
+            private readonly List<ArraySegment<byte>> done = new List<ArraySegment<byte>>();
+            private MemoryStream last = new MemoryStream(256);
+
+            internal Parts() { last.Position = LengthBytes; }
+
+            internal void WriteByte(byte value) => last.WriteByte(value);
+
+            internal void Write(ArraySegment<byte> bytes)
+            {
+                if (bytes.Count <= CopiedBytes)
+                {
+                    last.Write(bytes.Array, bytes.Offset, bytes.Count);
+                    return;
+                }
+                End();
+                done.Add(bytes);
+            }
+
+            private void End()
+            {
+                done.Add(new ArraySegment<byte>(last.GetBuffer(), 0, (int)last.Length));
+                last = new MemoryStream(256);
+            }
+
+            /// <summary>With the length of what follows it in front.</summary>
+            internal List<ArraySegment<byte>> Framed()
+            {
+                End();
+                var length = done.Sum(part => part.Count) - LengthBytes;
+                for (var at = 0; at < LengthBytes; at++) done[0].Array[at] = (byte)(length >> 8 * (LengthBytes - 1 - at));
+                return done;
+            }
         }
 
         /// <summary>The reply's fields: 0 the result, 1 the error.</summary>
@@ -77,7 +121,7 @@ namespace StraitFs
         {
             var reader = new Reader(frame);
             var head = reader.I32();
-            var name = Encoding.UTF8.GetString(reader.Bytes());
+            var name = Text(reader.Bytes());
             if ((head & unchecked((int)0xffff0000)) != Version) throw new InvalidDataException("no reply of Thrift's");
             if (reader.I32() != number) throw new InvalidDataException("a reply to another request");
             var fields = reader.Struct(0);
@@ -88,7 +132,7 @@ namespace StraitFs
             return fields;
         }
 
-        private static void Write(MemoryStream target, Fields fields)
+        private static void Write(Parts target, Fields fields)
         {
             foreach (var field in fields.All)
             {
@@ -99,7 +143,7 @@ namespace StraitFs
             target.WriteByte((byte)Kind.Stop);
         }
 
-        private static void Value(MemoryStream target, Kind kind, object value)
+        private static void Value(Parts target, Kind kind, object value)
         {
             switch (kind)
             {
@@ -107,40 +151,40 @@ namespace StraitFs
                 case Kind.I16: I16(target, (long)value); break;
                 case Kind.I32: I32(target, (long)value); break;
                 case Kind.I64: I64(target, (long)value); break;
-                case Kind.Binary: Bytes(target, (byte[])value); break;
+                case Kind.Binary: Bytes(target, (ArraySegment<byte>)value); break;
                 case Kind.Struct: Write(target, (Fields)value); break;
                 case Kind.List: // of strings: no request has others
                     var list = (IList<string>)value;
                     target.WriteByte((byte)Kind.Binary);
                     I32(target, list.Count);
-                    foreach (var text in list) Bytes(target, Encoding.UTF8.GetBytes(text));
+                    foreach (var text in list) Bytes(target, new ArraySegment<byte>(Encoding.UTF8.GetBytes(text)));
                     break;
                 default: throw new InvalidOperationException(kind.ToString());
             }
         }
 
-        private static void I16(MemoryStream target, long value)
+        private static void I16(Parts target, long value)
         {
             target.WriteByte((byte)(value >> 8));
             target.WriteByte((byte)value);
         }
 
-        private static void I32(MemoryStream target, long value)
+        private static void I32(Parts target, long value)
         {
             I16(target, value >> 16);
             I16(target, value);
         }
 
-        private static void I64(MemoryStream target, long value)
+        private static void I64(Parts target, long value)
         {
             I32(target, value >> 32);
             I32(target, value);
         }
 
-        private static void Bytes(MemoryStream target, byte[] bytes)
+        private static void Bytes(Parts target, ArraySegment<byte> bytes)
         {
-            I32(target, bytes.Length);
-            target.Write(bytes, 0, bytes.Length);
+            I32(target, bytes.Count);
+            target.Write(bytes);
         }
 
         /// <summary>Reads within a frame; every length is checked against what is left of it.</summary>
@@ -169,13 +213,10 @@ namespace StraitFs
 
             internal int I32() => (int)Number(4);
 
-            internal byte[] Bytes()
+            internal ArraySegment<byte> Bytes()
             {
                 var length = I32();
-                var start = Take(length); // checks it, before memory is taken for it
-                var bytes = new byte[length];
-                Buffer.BlockCopy(frame, start, bytes, 0, length);
-                return bytes;
+                return new ArraySegment<byte>(frame, Take(length), length);
             }
 
             internal Fields Struct(int depth)

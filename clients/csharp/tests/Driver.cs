@@ -164,11 +164,11 @@ namespace StraitFs
             for (var at = 2; at < given.Count; at += 3)
             {
                 var kind = (Kind)given.Int(at + 1).Value;
-                request.Put((short)given.Int(at).Value, kind, kind == Kind.Binary ? (object)given.Bytes(at + 2) : given.Long(at + 2));
+                request.Put((short)given.Int(at).Value, kind, kind == Kind.Binary ? (object)new ArraySegment<byte>(given.Bytes(at + 2)) : given.Long(at + 2));
             }
             var reply = Clients[given.Text(0)].Request(given.Text(1), request);
-            return reply.All.Where(field => field.Value.Value is long || field.Value.Value is byte[])
-                .SelectMany(field => new[] { field.Key, field.Value.Value }).ToList();
+            return reply.All.Where(field => field.Value.Value is long || field.Value.Value is ArraySegment<byte>)
+                .SelectMany(field => new[] { field.Key, field.Value.Value is long number ? (object)number : reply.Bytes(field.Key) }).ToList();
         }
 
         private static long Milliseconds(DateTime time) => (long)(time - Epoch).TotalMilliseconds;

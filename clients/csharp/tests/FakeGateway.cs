@@ -151,7 +151,7 @@ namespace StraitFs
                 isError = true;
                 reply = new Fields().I32(1, (int)failure.Kind).Text(3, failure.Message);
             }
-            var frame = Wire.Request(method, number, reply);
+            var frame = Wire.Request(method, number, reply).SelectMany(part => part).ToArray();
             frame[TypeAt] = 2;
             if (isError) return frame;
             if (method == "getFileInfo" && Reply != null)
