@@ -22,7 +22,7 @@ let connect host port =
 (* The method's result, or the fields of the exception that its interface names. One call at a time, so all have the
    sequence number 0. *)
 let exchange client name arguments =
-  output_bytes client.output (frame name 0 arguments);
+  List.iter (output_string client.output) (frame name 0 arguments);
   flush client.output;
   let size = input_binary_int client.input in
   if size < 0 || size > max_frame then failwith (Printf.sprintf "a frame of %d bytes" size);

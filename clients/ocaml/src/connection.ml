@@ -99,15 +99,15 @@ let without_sigpipe act =
   in
   Fun.protect ~finally:restore act
 
-let send socket bytes deadline =
-  let rec send_from at =
+let send socket parts deadline =
+  let rec send_from at part =
     let write () =
       limit socket SO_SNDTIMEO deadline;
-      Unix.single_write socket bytes at (Bytes.length bytes - at)
+      Unix.single_write_substring socket part at (String.length part - at)
     in
-    if at < Bytes.length bytes then send_from (at + restarted write)
+    if at < String.length part then send_from (at + restarted write) part
   in
-  without_sigpipe (fun () -> send_from 0)
+  without_sigpipe (fun () -> List.iter (send_from 0) parts)
 
 (* Memory is taken for bytes that have arrived, twice over at most: not for what the gateway claims. *)
 let first_bytes = 2 * 1024 * 1024

@@ -39,10 +39,13 @@ let parting_timeout = 2.
 let most_chunk_bytes = 1024 * 1024
 let protocol_version = 1l
 
-(* From the system, so that a forked child has others than its parent. *)
+(* From the system, so that a forked child has others than its parent. A channel would take 64 KiB. *)
 let random_bytes () =
-  let random = open_in_bin "/dev/urandom" in
-  Fun.protect ~finally:(fun () -> close_in random) (fun () -> really_input_string random 16)
+  let random = Unix.openfile "/dev/urandom" [ O_RDONLY; O_CLOEXEC ] 0 in
+  let bytes = Bytes.create 16 in
+  let read () = if Unix.read random bytes 0 16 <> 16 then failwith "/dev/urandom ended" in
+  Fun.protect ~finally:(fun () -> Unix.close random) read;
+  Bytes.unsafe_to_string bytes
 
 let random_hex () =
   let digits byte = Printf.sprintf "%02x" (Char.code byte) in

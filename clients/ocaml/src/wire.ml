@@ -38,43 +38,56 @@ let tag = function
   | Struct _ -> 12
   | List _ -> 15
 
-let put_length buffer length = Buffer.add_int32_be buffer (Int32.of_int length)
+(* Parts of a message, the latest first, and the bytes behind them. *)
+type output = { mutable parts : string list; buffer : Buffer.t }
 
-let rec put buffer = function
-  | Bool flag -> Buffer.add_int8 buffer (Bool.to_int flag)
-  | I8 number -> Buffer.add_int8 buffer number
-  | I16 number -> Buffer.add_int16_be buffer number
-  | I32 number -> Buffer.add_int32_be buffer number
-  | I64 number -> Buffer.add_int64_be buffer number
-  | Double number -> Buffer.add_int64_be buffer (Int64.bits_of_float number)
+(* A shorter text is copied. *)
+let own_part_bytes = 16 * 1024
+let put_length output length = Buffer.add_int32_be output.buffer (Int32.of_int length)
+
+let end_part output =
+  output.parts <- Buffer.contents output.buffer :: output.parts;
+  Buffer.clear output.buffer
+
+let rec put output = function
+  | Bool flag -> Buffer.add_int8 output.buffer (Bool.to_int flag)
+  | I8 number -> Buffer.add_int8 output.buffer number
+  | I16 number -> Buffer.add_int16_be output.buffer number
+  | I32 number -> Buffer.add_int32_be output.buffer number
+  | I64 number -> Buffer.add_int64_be output.buffer number
+  | Double number -> Buffer.add_int64_be output.buffer (Int64.bits_of_float number)
+  | Bytes text when String.length text < own_part_bytes ->
+      put_length output (String.length text);
+      Buffer.add_string output.buffer text
   | Bytes text ->
-      put_length buffer (String.length text);
-      Buffer.add_string buffer text
+      put_length output (String.length text);
+      end_part output;
+      output.parts <- text :: output.parts
   | Struct fields ->
       let put_field (number, value) =
-        Buffer.add_int8 buffer (tag value);
-        Buffer.add_int16_be buffer number;
-        put buffer value
+        Buffer.add_int8 output.buffer (tag value);
+        Buffer.add_int16_be output.buffer number;
+        put output value
       in
       List.iter put_field fields;
-      Buffer.add_int8 buffer 0
+      Buffer.add_int8 output.buffer 0
   | List values ->
-      Buffer.add_int8 buffer (match values with [] -> tag (Bytes "") | first :: _ -> tag first);
-      put_length buffer (List.length values);
-      List.iter (put buffer) values
+      Buffer.add_int8 output.buffer (match values with [] -> tag (Bytes "") | first :: _ -> tag first);
+      put_length output (List.length values);
+      List.iter (put output) values
 
 let frame name sequence arguments =
-  let body = Buffer.create 256 in
-  Buffer.add_int16_be body version;
-  Buffer.add_int16_be body call_type;
-  put body (Bytes name);
-  put body (I32 (Int32.of_int sequence));
-  put body (Struct arguments);
-  let length = Buffer.length body in
-  let bytes = Bytes.create (4 + length) in
-  Bytes.set_int32_be bytes 0 (Int32.of_int length);
-  Buffer.blit body 0 bytes 4 length;
-  bytes
+  let output = { parts = []; buffer = Buffer.create 256 } in
+  Buffer.add_int16_be output.buffer version;
+  Buffer.add_int16_be output.buffer call_type;
+  put output (Bytes name);
+  put output (I32 (Int32.of_int sequence));
+  put output (Struct arguments);
+  end_part output;
+  let parts = List.rev output.parts in
+  let length = Bytes.create 4 in
+  Bytes.set_int32_be length 0 (Int32.of_int (List.fold_left (fun sum part -> sum + String.length part) 0 parts));
+  (Bytes.to_string length ^ List.hd parts) :: List.tl parts
 
 (* Bytes to values *)
 

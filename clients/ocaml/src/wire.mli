@@ -24,8 +24,9 @@ exception Refused of string
 val max_frame : int
 (** Most bytes of a reply. *)
 
-val frame : string -> int -> fields -> bytes
-(** [frame name sequence arguments] is a call in its frame: the body's length in 4 bytes, then the body. *)
+val frame : string -> int -> fields -> string list
+(** [frame name sequence arguments] is a call in its frame: the body's length in 4 bytes, then the body. It is in parts,
+    so that a file's bytes aren't copied. *)
 
 val reply : string -> name:string -> sequence:int -> fields
 (** The fields of the reply in a frame's body: 0 is the result, another one an exception that the interface names.

@@ -63,7 +63,9 @@ let call file ?changes name request =
 
 let send file =
   if file.filled > 0 then (
-    let data = Bytes.sub_string file.pending 0 file.filled in
+    let is_full = file.filled = Bytes.length file.pending in
+    (* [pending] doesn't change until the request ends. *)
+    let data = if is_full then Bytes.unsafe_to_string file.pending else Bytes.sub_string file.pending 0 file.filled in
     let request = [ (4, Wire.I64 file.handle); (5, I64 (Int64.of_int file.sent)); (6, Bytes data) ] in
     ignore (call file ~changes:true "appendData" request);
     file.sent <- file.sent + file.filled;

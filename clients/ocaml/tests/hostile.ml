@@ -12,7 +12,7 @@ let is_malformed name body =
 
 (* A frame of a call, turned into the reply to it. *)
 let echoed fields =
-  let frame = frame "stat" 7 fields in
+  let frame = Bytes.of_string (String.concat "" (frame "stat" 7 fields)) in
   assert (Bytes.get_int32_be frame 0 = Int32.of_int (Bytes.length frame - 4));
   Bytes.set_int8 frame 7 2;
   parse (Bytes.sub_string frame 4 (Bytes.length frame - 4))
