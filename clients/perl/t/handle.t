@@ -18,12 +18,12 @@ package Session {
     sub change          ($self, @request) { return $self->query(@request) }
     sub tidy            ($self, @request) { push @{ $self->{requests} }, $request[0]; return }
 
-    sub query ($self, $method, $fields, $path) {
+    sub query ($self, $method, $fields, $path, $content = \'') {
         push @{ $self->{requests} }, $method;
         if (my $kind = shift @{ $self->{fails} }) {
             Strait::FS::Error->throw($kind, 'as told', path => $path);
         }
-        my %request = ::fields($fields)->plain;
+        my %request = ::fields($fields . $$content)->plain;
         if ($method eq 'readRange') {
             my ($offset, $length) = @request{ 3, 4 };
             return ::fields(

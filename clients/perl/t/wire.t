@@ -3,7 +3,7 @@ use warnings FATAL => 'all';
 
 use Test::More;
 
-use Strait::FS::Wire qw(bool bytes bytes_list i16 i32 i64 reply request);
+use Strait::FS::Wire qw(bool bytes bytes_list content i16 i32 i64 reply request);
 
 # The frame of a reply: its fields are bytes.
 sub frame ($fields, %other) {
@@ -18,10 +18,15 @@ sub dies ($frame, $wanted, $name) {
     like($lived ? 'it lived' : ref $@ eq 'Strait::FS::Broken' ? $@->{why} : $@, $wanted, $name);
 }
 
-my $request = request('stat', 7, bytes(2, "/\xff") . i64(3, -2) . bool(4, 1) . i16(5, 258) . i32(6, undef));
+my ($request) = map { $$_ } request('stat', 7, bytes(2, "/\xff") . i64(3, -2) . bool(4, 1) . i16(5, 258) . i32(6, undef));
 my $wanted = '80010001' . '00000004' . unpack('H*', 'stat') . '00000007' . '0c0001' . '0b0002000000022fff';
 $wanted .= '0a0003fffffffffffffffe' . '02000401' . '0600050102' . '00' . '00';
 is(unpack('H*', $request), sprintf('%08x', length($wanted) / 2) . $wanted, 'the bytes of a request');
+my $content = 'bytes of a file';
+my @parts = request('appendData', 7, i64(4, 1) . content(6, length $content), \$content);
+my ($whole_request) = request('appendData', 7, i64(4, 1) . bytes(6, $content));
+is(join('', map { $$_ } @parts), $$whole_request, 'the same bytes in parts');
+is($parts[1], \$content, 'without a copy of the content');
 
 my $fields = bytes(1, "a\0") . i64(2, -1) . i16(3, -2) . bool(4, 1) . bytes_list(5, 'x', '') . i32(6, 5);
 my $result = reply(result($fields), 'stat', 7)->struct(0);

@@ -110,12 +110,12 @@ sub is_tls ($self) { return $self->{tls} }
 sub is_stale ($self) { return IO::Select->new($self->{socket})->can_read(0) }
 
 # One request, and the fields of its reply. Whatever it throws, the connection isn't fit for another request.
-sub call ($self, $method, $fields, $path, $deadline) {
+sub call ($self, $method, $fields, $path, $deadline, $content = undef) {
     my $left_ms = int(1000 * ($deadline - now()));
-    $fields .= i32(DEADLINE_FIELD, $left_ms < 1 ? 1 : min($left_ms, MAX_I32));
+    $fields = i32(DEADLINE_FIELD, $left_ms < 1 ? 1 : min($left_ms, MAX_I32)) . $fields;
     my $number = ++$self->{number};
     try {
-        $self->_send(request($method, $number, $fields), $deadline);
+        $self->_send($_, $deadline) for request($method, $number, $fields, $content);
         my $length = unpack 'N', $self->_receive(4, $deadline);
         Strait::FS::Broken->throw("a reply of $length bytes") if $length > MAX_FRAME;
         my $reply = reply($self->_receive($length, $deadline), $method, $number);
@@ -137,9 +137,9 @@ sub call ($self, $method, $fields, $path, $deadline) {
 
 sub _send ($self, $bytes, $deadline) {
     local $SIG{PIPE} = 'IGNORE';
-    for (my $at = 0; $at < length $bytes;) {
+    for (my $at = 0; $at < length $$bytes;) {
         Strait::FS::Broken->throw(LATE) if now() >= $deadline;
-        my $count = $self->{socket}->syswrite($bytes, length($bytes) - $at, $at);
+        my $count = $self->{socket}->syswrite($$bytes, length($$bytes) - $at, $at);
         if (defined $count) { $at += $count }
         else                { $self->_until_ready('can_write', $deadline) }
     }

@@ -49,11 +49,11 @@ sub incarnation ($self) { return $self->{incarnation} }
 sub query ($self, $method, $fields, $path = undef) { return $self->_call($method, $fields, $path, 0) }
 
 # A request that changes something: it gets an id, the same in all its attempts.
-sub change ($self, $method, $fields, $path = undef) {
-    return $self->_call($method, $fields . bytes(REQUEST_ID, new_id()), $path, 1);
+sub change ($self, $method, $fields, $path = undef, $content = undef) {
+    return $self->_call($method, bytes(REQUEST_ID, new_id()) . $fields, $path, 1, $content);
 }
 
-sub _call ($self, $method, $fields, $path, $changes) {
+sub _call ($self, $method, $fields, $path, $changes, $content = undef) {
     my $deadline = $self->_deadline;
     my ($connect_by, $was_sent, $is_renewed);
     for (my $attempt = 1;; $attempt++) {
@@ -62,7 +62,7 @@ sub _call ($self, $method, $fields, $path, $changes) {
             my $connection = $self->_borrow($connect_by // $deadline);
             $is_connecting = 0;
             my $retry = $changes && $was_sent ? bool(IS_RETRY, 1) : '';
-            return $self->_exchange($connection, $method, $fields . $retry, $path, $deadline);
+            return $self->_exchange($connection, $method, $retry . $fields, $path, $deadline, $content);
         }
         catch ($failure) {
             my $kind = Strait::FS::Error::kind_of($failure);
@@ -128,8 +128,8 @@ sub DESTROY ($self) {
 }
 
 # The connection is kept if the reply is complete, be it an error.
-sub _exchange ($self, $connection, $method, $fields, $path, $deadline) {
-    my $reply = $connection->call($method, $fields, $path, $deadline);
+sub _exchange ($self, $connection, $method, @request) {
+    my $reply = $connection->call($method, @request);
     $self->_give_back($connection);
     return _result($reply);
 }

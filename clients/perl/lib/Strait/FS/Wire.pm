@@ -2,6 +2,8 @@ package Strait::FS::Wire;
 
 # Thrift's binary protocol, strict, in frames. A request is the bytes of its fields, in any order: the functions below
 # give one field each. A reply is its fields by number. So no generated code is needed.
+#
+# A file's bytes aren't copied into a request: its last field is `content`, and their reference goes with the request.
 
 use v5.36;
 use warnings FATAL => 'all';
@@ -11,7 +13,7 @@ use Exporter qw(import);
 
 use Strait::FS::Error;
 
-our @EXPORT_OK = qw(bool i16 i32 i64 bytes path bytes_list request reply MAX_FRAME);
+our @EXPORT_OK = qw(bool i16 i32 i64 bytes content path bytes_list request reply MAX_FRAME);
 
 use constant {
     BOOL   => 2,
@@ -45,6 +47,9 @@ sub i32   ($id, $value) { return _number(I32, $id, $value, 0x7fffffff) }
 sub i64   ($id, $value) { return _number(I64, $id, $value, ~0 >> 1) }
 sub bytes ($id, $value) { return defined $value ? pack('Cs>', BINARY, $id) . _bytes($value) : '' }
 
+# Of bytes that are sent behind it.
+sub content ($id, $length) { return pack 'Cs>l>', BINARY, $id, $length }
+
 # A path: bytes of UTF-8.
 sub path ($id, $value) {
     my $field = bytes($id, $value);
@@ -74,10 +79,12 @@ sub _bytes ($value) {
     return pack('l>', length $value) . $value;
 }
 
-# A call's frame.
-sub request ($method, $number, $fields) {
-    my $head = pack 'Nl>/a*l>Cs>', STRICT | CALL, $method, $number, STRUCT, 1;
-    return pack('N', length($head) + length($fields) + 2) . $head . $fields . STOP . STOP;
+# References to the parts of a call's frame.
+sub request ($method, $number, $fields, $content = undef) {
+    my $message = pack('Nl>/a*l>Cs>', STRICT | CALL, $method, $number, STRUCT, 1) . $fields;
+    my $length = length($message) + ($content ? length $$content : 0) + 2;
+    my $frame = pack('N', $length) . $message;
+    return $content ? (\$frame, $content, \(STOP . STOP)) : \($frame . STOP . STOP);
 }
 
 # The fields of a reply, without the frame's length: 0 is the result, 1 the error. It throws Strait::FS::Broken if the

@@ -12,7 +12,7 @@ use Carp       qw(carp);
 use List::Util qw(min);
 
 use Strait::FS::Error;
-use Strait::FS::Wire qw(bool bytes i32 i64);
+use Strait::FS::Wire qw(bool content i32 i64);
 
 use constant { FLUSH => 1, SYNC => 2 };    # FlushMode
 
@@ -29,7 +29,9 @@ sub TELL   ($self) { return $self->{sent} + CORE::length $self->{pending} }
 sub length ($self) { return $self->TELL }
 
 sub PRINT ($self, @values) {
-    $self->_write(join($, // '', @values) . ($\ // ''));
+    my $data = @values == 1 ? $values[0] : join $, // '', @values;
+    $data .= $\ if defined $\;
+    $self->_write($data);
     return 1;
 }
 
@@ -111,7 +113,9 @@ sub _write ($self, $data) {
             $room = $capacity;
         }
         my $taken = min($left, $room);
-        $self->{pending} .= substr $data, -$left, $taken;
+        # Perl copies no string that it assigns whole.
+        if   ($taken == CORE::length $data && $self->{pending} eq '') { $self->{pending} = $data }
+        else                                                          { $self->{pending} .= substr $data, -$left, $taken }
         $left -= $taken;
     }
 }
@@ -119,17 +123,17 @@ sub _write ($self, $data) {
 sub _send ($self) {
     $self->_check_open;
     return if $self->{pending} eq '';
-    my $fields = i64(4, $self->{handle}) . i64(5, $self->{sent}) . bytes(6, $self->{pending});
-    $self->_guarded('change', 'appendData', $fields);
+    my $fields = i64(4, $self->{handle}) . i64(5, $self->{sent}) . content(6, CORE::length $self->{pending});
+    $self->_guarded('change', 'appendData', $fields, \$self->{pending});
     $self->{sent} += CORE::length $self->{pending};
     $self->{pending} = '';
 }
 
 # After NoSpace and Unavailable the file goes on; after other errors it is over.
-sub _guarded ($self, $how, $method, $fields) {
+sub _guarded ($self, $how, $method, $fields, @content) {
     $self->_check_open;
     my $session = $self->{session};
-    try { return $session->$how($method, $fields, $self->{path}) }
+    try { return $session->$how($method, $fields, $self->{path}, @content) }
     catch ($failure) {
         my $kind = Strait::FS::Error::kind_of($failure);
         die $failure if $kind eq 'NoSpace' || $kind eq 'Unavailable';
