@@ -3,9 +3,9 @@
 use crate::support::DEADLINE;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use strait_testkit::wait::{eventually, wait_until};
+use strait_testkit::wait::wait_until;
 use strait_testkit::{Process, free_port};
 use tempfile::TempDir;
 
@@ -62,11 +62,17 @@ impl Slurm {
         };
         let mut processes = vec![daemon("slurmctld", "/usr/sbin/slurmctld", &[])];
         processes.extend(NODES.map(|(name, _)| daemon(name, "/usr/sbin/slurmd", &["-N", name])));
+        for (process, (name, _)) in processes[1..].iter_mut().zip(NODES) {
+            let is_idle =
+                || !asked(&configuration, "sinfo", &["-h", "-N", "-t", "idle", "-n", name]).is_empty();
+            process.wait_ready(DEADLINE, is_idle).unwrap_or_else(|late| {
+                let controller = fs::read_to_string(dir.path().join("slurmctld.out"));
+                panic!("{late}\nthe controller's log:\n{}", controller.unwrap_or_default())
+            });
+        }
         // The last one that ends.
         processes.push(munged);
-        let slurm = Self { dir, _processes: processes };
-        eventually("all nodes are idle", || slurm.ask("sinfo", &["-h", "-N", "-t", "idle"]).len() == 3);
-        slurm
+        Self { dir, _processes: processes }
     }
 
     /// The file that `SLURM_CONF` names.
@@ -76,10 +82,13 @@ impl Slurm {
 
     /// The lines that one of Slurm's programs prints.
     pub fn ask(&self, program: &str, words: &[&str]) -> Vec<String> {
-        let told =
-            Command::new(program).args(words).env("SLURM_CONF", self.configuration()).output().unwrap();
-        String::from_utf8(told.stdout).unwrap().lines().map(str::to_owned).collect()
+        asked(&self.configuration(), program, words)
     }
+}
+
+fn asked(configuration: &Path, program: &str, words: &[&str]) -> Vec<String> {
+    let told = Command::new(program).args(words).env("SLURM_CONF", configuration).output().unwrap();
+    String::from_utf8(told.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 impl Drop for Slurm {
