@@ -12,6 +12,8 @@ cargo build --locked --release -p strait
 strait=$(realpath "${CARGO_TARGET_DIR:-target}")/release/strait
 readonly strait excluded=$PWD/scripts/pjdfstest-excluded.txt
 work=$(mktemp -d) memory=$(mktemp -d -p /dev/shm)
+# pjdfstest also acts as other users, who need a way to the mounts.
+chmod 711 "$work"
 processes=()
 
 finish() {
@@ -94,6 +96,7 @@ pjdfstest_on() {
             [[ $case == $pattern || $1/$case == $pattern ]] && continue 2
         done < <(grep -v '^#' "$excluded" | grep .)
         unexpected+=("$case")
+        grep -aF -A 1 -- "$case " "$work/pjdfstest.txt" >&2
     done
     echo "$ran"
     if ((${#unexpected[@]})); then
