@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -84,14 +84,20 @@ async fn a_writer() {
         writer.write_at(place(rank, at), data).await.unwrap();
         if syncs.below(12) == 0 {
             writer.sync().await.unwrap();
-            eprintln!("{SYNCED}{}", written + 1);
+            report(written + 1);
         }
         if syncs.below(300) == 0 {
             writer.close().await.unwrap();
-            eprintln!("{SYNCED}{}", written + 1);
+            report(written + 1);
             writer = container.writer(rank as u32);
         }
     }
+}
+
+/// Reports the number of synced writes in one piece: `eprintln` would write it in several, and a kill between
+/// them would cut it.
+fn report(synced: usize) {
+    std::io::stderr().write_all(format!("{SYNCED}{synced}\n").as_bytes()).unwrap();
 }
 
 /// Reads a writer's reports, and kills it after some syncs. Returns the number of its writes before the last
