@@ -1,6 +1,6 @@
-// Reads paths on standard input, each on a line, and prints the MD5 of each file: by libhdfs and a pipe
-// to md5sum, as a program does that pulls its data. With the argument "hosts" it prints a host of each
-// file's first byte instead.
+// Reads paths on standard input, each on a line, and prints the MD5 of each file: by libhdfs and a
+// pipe to md5sum, as a program does that pulls its data. With the argument "hosts" it prints a host
+// of each file's first byte instead.
 #include <fcntl.h>
 #include <hdfs.h>
 
@@ -12,8 +12,8 @@
 
 namespace {
 
-bool print_host(hdfsFS fs, const std::string &path) {
-    char ***hosts = hdfsGetHosts(fs, path.c_str(), 0, 1);
+bool print_host(hdfsFS fs, const std::string& path) {
+    char*** hosts = hdfsGetHosts(fs, path.c_str(), 0, 1);
     if (hosts == nullptr || hosts[0] == nullptr || hosts[0][0] == nullptr) {
         return false;
     }
@@ -22,9 +22,9 @@ bool print_host(hdfsFS fs, const std::string &path) {
     return true;
 }
 
-bool print_digest(hdfsFS fs, const std::string &path, std::vector<char> &buffer) {
+bool print_digest(hdfsFS fs, const std::string& path, std::vector<char>& buffer) {
     hdfsFile file = hdfsOpenFile(fs, path.c_str(), O_RDONLY, 0, 0, 0);
-    FILE *md5sum = file == nullptr ? nullptr : popen("md5sum", "w");
+    FILE* md5sum = file == nullptr ? nullptr : popen("md5sum", "w");
     if (md5sum == nullptr) {
         return false;
     }
@@ -37,9 +37,9 @@ bool print_digest(hdfsFS fs, const std::string &path, std::vector<char> &buffer)
     return hdfsCloseFile(fs, file) == 0 && all_went_well;
 }
 
-}  // namespace
+} // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
     bool wants_hosts = argc > 1 && std::strcmp(argv[1], "hosts") == 0;
     std::vector<char> buffer(64 << 20);
     hdfsFS fs = hdfsConnect("default", 0);

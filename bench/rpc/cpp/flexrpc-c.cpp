@@ -1,5 +1,5 @@
-// FlexRPC's C library as `make install-flexrpc` installs it, with frpcgen's stubs at both ends. Modes: `tcp`
-// and `udp`.
+// FlexRPC's C library as `make install-flexrpc` installs it, with frpcgen's stubs at both ends.
+// Modes: `tcp` and `udp`.
 
 #include "driver.hpp"
 
@@ -44,9 +44,13 @@ private:
 
 } // namespace
 
-extern "C" bool_t null_call_1_svc(argument*, void*, frpc_request*) { return TRUE; }
+extern "C" bool_t null_call_1_svc(argument*, void*, frpc_request*) {
+    return TRUE;
+}
 
-extern "C" int null_program_1_freeresult(frpc_request*, xdrproc_t, caddr_t) { return TRUE; }
+extern "C" int null_program_1_freeresult(frpc_request*, xdrproc_t, caddr_t) {
+    return TRUE;
+}
 
 int main(int argc, char** argv) {
     return driver::run(argc, argv, serve, [](const std::vector<driver::Address>& callees) {

@@ -19,8 +19,8 @@ constexpr std::chrono::milliseconds first_pause(100);
 // Time limit for cleanup requests (an open handle, the session, a temporary file) once the gateway
 // has left a request unanswered. After a second one there is no time.
 constexpr std::chrono::seconds parting_patience(2);
-// Most idle connections that are kept. Few callers are concurrent, and the gateway has a limited number of
-// connections.
+// Most idle connections that are kept. Few callers are concurrent, and the gateway has a limited
+// number of connections.
 constexpr std::size_t max_idle_connections = 8;
 // Used if the gateway doesn't report its limit.
 constexpr std::size_t default_chunk_bytes = 4 << 20;

@@ -8,8 +8,8 @@ namespace {
 
 // A second connection costs a handshake and a login, some three round trips for which the reader
 // waits. That is little compared with so many bytes on loopback and within a cluster, where
-// decrypting is the bottleneck. At 1 Gbit/s from 50 ms away, three round trips add half to the 270 ms
-// of these bytes.
+// decrypting is the bottleneck. At 1 Gbit/s from 50 ms away, three round trips add half to the
+// 270 ms of these bytes.
 constexpr std::int64_t one_connection_bytes = 32 << 20;
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 

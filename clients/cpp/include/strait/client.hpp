@@ -117,8 +117,8 @@ public:
     void set_attributes(std::string_view path, const Attributes& attributes);
     /// Cuts a closed file to `length` bytes.
     void truncate(std::string_view path, std::int64_t length);
-    /// Moves the sources' bytes, in order, to the end of the closed file, and removes the sources: in
-    /// one step and without copying. Needs the capability "concat".
+    /// Moves the sources' bytes, in order, to the end of the closed file, and removes the sources:
+    /// in one step and without copying. Needs the capability "concat".
     void concat(std::string_view path, const std::vector<std::string>& sources);
 
     // -- Whole files

@@ -10,8 +10,9 @@
 
 namespace testing {
 
-/// `silent`: no reply. `half`: half of a reply. `stutter`: a reply, a byte at a time. `gone`: all connections are closed,
-/// and new ones refused. `cut`: each connection is closed in place of its next reply.
+/// `silent`: no reply. `half`: half of a reply. `stutter`: a reply, a byte at a time. `gone`: all
+/// connections are closed, and new ones refused. `cut`: each connection is closed in place of its
+/// next reply.
 enum class Fault { none, silent, half, stutter, gone, cut };
 
 class FaultyProxy {

@@ -13,7 +13,8 @@ namespace testing {
 /// the test case under `CI=true`, which tests every claim.
 inline void lacks(const char* what) {
     const char* ci = std::getenv("CI");
-    if (ci != nullptr && std::string_view(ci) == "true") FAIL("CI skips no test, and lacks ", what);
+    if (ci != nullptr && std::string_view(ci) == "true")
+        FAIL("CI skips no test, and lacks ", what);
     std::fprintf(stderr, "a test case of C++: 0 passed, 1 skipped (it needs %s)\n", what);
 }
 
