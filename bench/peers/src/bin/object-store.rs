@@ -27,7 +27,11 @@ async fn main() -> Result<()> {
         let order = order?;
         let (verb, mib) = order.split_once(' ').ok_or("an order has two words")?;
         let mib = mib.parse()?;
-        if verb == "write" { write(&store, mib).await? } else { read(&store, mib).await? }
+        if verb == "write" {
+            write(&store, mib).await?
+        } else {
+            read(&store, mib).await?
+        }
         println!("done");
     }
     Ok(())
