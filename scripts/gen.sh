@@ -11,5 +11,4 @@ clients/java/generate.sh
 node clients/node/generate.mjs
 cp idl/dfs.thrift clients/cpp/idl/dfs.thrift
 # Packages that are built from their directories alone.
-cp LICENSE clients/cpp
-cp LICENSE clients/python
+git ls-files 'clients/*/LICENSE' | xargs -n 1 cp LICENSE

@@ -19,6 +19,7 @@ page_quick_start() {
     rm -rf "$project"
     readme browser "$2" "html=$project/index.html"
     npm install --prefix "$project" --offline --no-audit --no-fund --silent "$work/browser/strait-fs-browser-0.1.0.tgz"
+    cmp LICENSE "$project/node_modules/strait-fs-browser/LICENSE"
     cat >>"$project/index.html" <<'EOF'
 <script>
   const tell = (text) => fetch("/answer", { method: "POST", body: text });

@@ -18,6 +18,7 @@ cpp_build() {
 cpp_quick_start() {
     local project=$work/cpp/example flags
     rm -rf "$project"
+    cmp LICENSE "$work/cpp/prefix/share/doc/strait/LICENSE"
     readme cpp "$1" "cpp*=$project/code" "cmake=$project/CMakeLists.txt"
     {
         grep '^#include ' "$project/code"

@@ -6,4 +6,5 @@ cd "$(dirname "$0")"
 mkdir -p "$target/build"
 # 1591: a member without documentation, whose name says it all.
 mcs -langversion:7.2 -r:Mono.Security -warnaserror -nowarn:1591 -target:library "-doc:$target/build/StraitFs.xml" "-out:$target/build/StraitFs.dll" src/*.cs
+cp ../../LICENSE "$target/build"
 nuget pack StraitFs.nuspec -BasePath "$target" -OutputDirectory "$target" >&2

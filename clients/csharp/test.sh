@@ -24,4 +24,5 @@ csharp_quick_start() {
         mcs "-r:$library/StraitFs.dll" Program.cs
         MONO_PATH=$library mono Program.exe
     )
+    cmp LICENSE "$project/StraitFs.0.1.0/LICENSE"
 }

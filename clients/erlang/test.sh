@@ -28,6 +28,7 @@ erlang_quick_start() {
     readme erlang "$1" "erlang=$project/src/example.erl"
     mkdir -p "$project/_checkouts/strait"
     tar -C "$project/_checkouts/strait" --strip-components=1 -xf "$work/erlang/packages/strait-0.1.0.tar.gz"
+    cmp LICENSE "$project/_checkouts/strait/LICENSE"
     (
         cd "$project"
         echo '{application, example, [{description, ""}, {vsn, "1"}, {applications, [kernel, stdlib, strait]}]}.' >src/example.app.src

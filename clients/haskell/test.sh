@@ -23,6 +23,7 @@ haskell_cabal() { CABAL_DIR=$work/haskell/cabal cabal -v0 "$@"; }
 haskell_quick_start() {
     local project=$work/haskell/example
     rm -rf "$project"
+    tar -xOf "$work"/haskell/packages/strait-fs-0.1.0.tar.gz strait-fs-0.1.0/LICENSE | cmp LICENSE -
     readme haskell "$1" "haskell=$project/Main.hs"
     echo "packages: $work/haskell/packages/*.tar.gz" >"$project/cabal.project"
     (

@@ -19,5 +19,6 @@ kotlin_quick_start() {
     rm -rf "$project"
     readme kotlin "$1" "kotlin=$project/src/main/kotlin/Main.kt" "xml=$project/pom.xml"
     maven "$project" org.jetbrains.kotlin:kotlin-maven-plugin:2.2.21:compile
+    jar -tf clients/kotlin/target/strait-fs-kotlin-0.1.0.jar | grep -x META-INF/LICENSE
     java -cp "$project/target/classes:$(cat "$project/classes")" MainKt
 }

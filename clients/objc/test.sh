@@ -31,9 +31,10 @@ objc_quick_start() {
     local project=$work/objc/example
     rm -rf "$project"
     readme objc "$1" "objc=$project/example.m"
-    tar -C clients/objc -cf - GNUmakefile StraitKit | tar -C "$project" -xf - --one-top-level=source
+    tar -C clients/objc -cf - GNUmakefile LICENSE StraitKit | tar -C "$project" -xf - --one-top-level=source
     make -s -C "$project/source" install "DESTDIR=$project/root"
     local installed=$project/root/usr/local
+    cmp LICENSE "$installed/share/GNUstep/Documentation/StraitKit/LICENSE"
     objc_compile "$project/example" "-I$installed/include/GNUstep" "-L$installed/lib" "$project/example.m"
     LD_LIBRARY_PATH=$installed/lib "$project/example"
 }

@@ -15,6 +15,7 @@ ocaml_build() {
 ocaml_quick_start() {
     local example=$work/ocaml/example
     rm -rf "$example"
+    cmp LICENSE "$work/ocaml/prefix/doc/strait/LICENSE"
     readme ocaml "$1" "ocaml=$example/example.ml"
     (
         export OCAMLPATH=$work/ocaml/prefix/lib

@@ -18,6 +18,7 @@ perl_quick_start() {
     local project=$work/perl/example package=Strait-FS-0.1.0
     rm -rf "$project"
     readme perl "$1" "perl=$project/example.pl"
+    tar -xOf "$work/perl/package/$package.tar.gz" "$package/LICENSE" | cmp LICENSE -
     (
         cd "$project"
         tar -xf "$work/perl/package/$package.tar.gz"

@@ -12,6 +12,6 @@ Gem::Specification.new do |spec|
   spec.homepage = "https://github.com/strait-fs/strait"
   spec.license = "Apache-2.0"
   spec.required_ruby_version = ">= 3.1"
-  spec.files = Dir["lib/**/*.rb", "README.md", base: __dir__]
+  spec.files = Dir["lib/**/*.rb", "LICENSE", "README.md", base: __dir__]
   spec.metadata["rubygems_mfa_required"] = "true"
 end

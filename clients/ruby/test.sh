@@ -21,5 +21,6 @@ ruby_quick_start() {
     rm -rf "$project"
     readme ruby "$1" "ruby=$project/example.rb"
     gem install --local --no-document --install-dir "$project/gems" "$work/ruby/strait-fs.gem"
+    cmp LICENSE "$project/gems/gems/strait-fs-0.1.0/LICENSE"
     GEM_HOME=$project/gems GEM_PATH=$project/gems "${ruby_strict[@]}" "$project/example.rb"
 }

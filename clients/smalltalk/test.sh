@@ -19,5 +19,6 @@ smalltalk_quick_start() {
     readme smalltalk "$1" "smalltalk=$project/example.st"
     npm install --prefix "$project" --offline --no-audit --no-fund --silent \
         "$work/smalltalk/strait-fs-smalltalk-0.1.0.tgz" "$smalltalk_modules"/{@ambers/lang,requirejs}
+    cmp LICENSE "$project/node_modules/strait-fs-smalltalk/LICENSE"
     [[ $(cd "$project" && npx strait-smalltalk example.st) == done* ]]
 }

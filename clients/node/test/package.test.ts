@@ -1,7 +1,7 @@
 // The package as users get it: packed, installed into an empty directory, its page's code run.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { access, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
@@ -18,6 +18,7 @@ test("the packed package installs into an empty directory, and the README's code
     const tarball = path.join(scratch, packed.stdout.trim());
     await writeFile(path.join(scratch, "package.json"), '{ "type": "module" }');
     await run("npm", ["install", "--offline", "--no-audit", "--no-fund", tarball], { cwd: scratch });
+    await access(path.join(scratch, "node_modules/strait-fs/LICENSE"));
     const page = await readFile(path.join(PACKAGE, "README.md"), "utf8");
     const code = [...page.matchAll(/```js\n(.*?)```/gs)].map((match) => match[1]).join("");
     assert.ok(code.includes("127.0.0.1:9090"));
