@@ -99,20 +99,27 @@ modes(<<"create">>) -> [write, exclusive];
 modes(<<"overwrite">>) -> [write];
 modes(<<"append">>) -> [append].
 
-with_file(<<"read">>, File, [<<"-1">>]) -> rest(File, []);
-with_file(<<"read">>, File, [Length]) -> bytes(strait:read(File, integer(Length)));
+with_file(<<"read">>, File, [<<"-1">>]) -> read_on(all, File, []);
+with_file(<<"read">>, File, [Length]) -> read_on(integer(Length), File, []);
 with_file(<<"pread">>, File, [Offset, Length]) -> bytes(strait:pread(File, integer(Offset), integer(Length)));
 with_file(<<"write">>, File, [Bytes]) -> strait:write(File, Bytes);
 with_file(<<"position">>, File, []) -> one(strait:position(File, cur));
 with_file(<<"flush">>, File, []) -> strait:flush(File);
 with_file(<<"sync">>, File, []) -> strait:sync(File).
 
-rest(File, Taken) ->
-    case strait:read(File, 1 bsl 20) of
-        {ok, Bytes} -> rest(File, [Taken, Bytes]);
+%% To the length or the end. A read may give fewer bytes, and the next one the error.
+read_on(0, _, Taken) ->
+    {ok, [iolist_to_binary(Taken)]};
+read_on(Left, File, Taken) ->
+    %% Each number is below the atom `all`.
+    case strait:read(File, min(Left, 1 bsl 20)) of
+        {ok, Bytes} -> read_on(left(Left, byte_size(Bytes)), File, [Taken, Bytes]);
         eof -> {ok, [iolist_to_binary(Taken)]};
         Error -> Error
     end.
+
+left(all, _) -> all;
+left(Left, Count) -> Left - Count.
 
 bytes(eof) -> {ok, [<<>>]};
 bytes(Answer) -> one(Answer).
