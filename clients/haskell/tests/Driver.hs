@@ -4,7 +4,7 @@
 -- | Answers the requests of tests/languages/driver.py. It is compiled with the library's sources.
 module Driver (main) where
 
-import Control.Exception (handle)
+import Control.Exception (displayException, handle)
 import Control.Monad (replicateM, unless)
 import Data.Binary.Get (getInt32be, runGet)
 import Data.ByteString (ByteString)
@@ -60,8 +60,8 @@ serve state = do
       [ "error",
         shown (Strait.errorKind failure),
         maybe "" encodeText (Strait.errorPath failure),
-        encodeText (Strait.errorMessage failure),
-        "an IOError: " <> encodeText (show (Strait.toIOError failure))
+        encodeText (displayException failure),
+        "an IOError"
       ]
 
 answer :: State -> String -> [ByteString] -> IO [ByteString]
