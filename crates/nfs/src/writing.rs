@@ -10,6 +10,7 @@
 //! without a write, or another use of the file closes it. A write of bytes before the end is compared with
 //! the file, and succeeds if they are equal, since clients repeat writes whose replies were lost.
 
+mod losses;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +20,8 @@ use crate::wire::{N3Stable, N3Status};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::join_all;
+use losses::Losses;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,12 +51,6 @@ const LOSS: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Most remembered gaps, of some hundred bytes each.
 const MOST_GAPS: usize = 1_024;
-/// Most files whose losses are remembered. One more changes the verifiers of all files.
-const MOST_LOSSES: usize = 16_384;
-/// Added to the base verifier when all losses are forgotten. No file has so many losses, so the new verifiers
-/// differ from all earlier ones.
-const LOSSES_OF_FILE: u64 = 1 << 32;
-
 /// Bytes to write at an offset. `stable` says how safe the client wants them.
 pub struct Piece {
     pub offset: u64,
@@ -73,19 +68,6 @@ pub struct Writings {
     ahead_bytes: AtomicUsize,
     losses: Mutex<Losses>,
     gaps: Mutex<HashMap<Waiting, Gap>>,
-}
-
-/// Losses of bytes that were acknowledged as unstable. A loss changes only the verifier of its file.
-/// Otherwise, one user's repeated losses could make other users' clients repeat their writes forever.
-struct Losses {
-    /// The verifier of files without a loss, and the time from which it is valid. The server's start counts
-    /// as a loss, since an earlier server may have been killed.
-    base: (u64, Instant),
-    /// The number of a file's losses, and the time of the latest. The key is a digest of the path, since
-    /// paths take much memory. If two files have the same digest, they get new verifiers together, which is
-    /// harmless.
-    of_files: HashMap<u64, (u64, Instant)>,
-    digests: RandomState,
 }
 
 /// A file in which bytes are missing. True: a stable write waits for them. False: a COMMIT found the gap.
@@ -700,30 +682,6 @@ fn refuse(path: &StorePath, offset: u64) -> Result<()> {
     seldom!(warn, "refused to write at {offset} of {path}, before the file's end: stores can only append");
     let why = "the store can only append to files";
     strait_store::fail(ErrorKind::InvalidArgument, why).map_err(|error: Error| error.at("write", path))
-}
-
-impl Losses {
-    /// Without losses. The first verifier is `start`.
-    fn since(start: u64) -> Self {
-        Self { base: (start, Instant::now()), of_files: HashMap::new(), digests: RandomState::new() }
-    }
-
-    /// A file's verifier, and the time of its latest loss.
-    fn of(&self, path: &StorePath) -> (u64, Instant) {
-        let (base, since) = self.base;
-        let of_file = self.of_files.get(&self.digests.hash_one(path));
-        of_file.map_or((base, since), |(count, last)| (base + count, *last))
-    }
-
-    fn add(&mut self, path: &StorePath) {
-        if self.of_files.len() >= MOST_LOSSES {
-            // Forget the losses, and use verifiers that no client has seen.
-            self.base = (self.base.0 + LOSSES_OF_FILE, Instant::now());
-            self.of_files.clear();
-        }
-        let (count, last) = self.of_files.entry(self.digests.hash_one(path)).or_insert((0, Instant::now()));
-        (*count, *last) = (*count + 1, Instant::now());
-    }
 }
 
 /// `Slot::end` while the file has no writer.

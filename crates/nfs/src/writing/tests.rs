@@ -1,3 +1,4 @@
+use super::losses::MOST_LOSSES;
 use super::*;
 use async_trait::async_trait;
 use strait_store::{MemoryStore, SetAttributes};
