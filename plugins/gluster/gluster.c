@@ -18,6 +18,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <pwd.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,8 +291,32 @@ static void release_file(void *opened) {
     free(own);
 }
 
-/* Makes the directories above a path. */
-static int32_t make_parents(glfs_t *volume, char *full, const char *begin, strait_error *error) {
+/* A directory that another client has just made can be missing for a moment, although it was found before. So a change
+ * that misses a directory is tried again, from the first parent on, after this time, which doubles: in all, for 2 s. */
+enum { TRIES = 10, PAUSE_US = 2000 };
+
+static bool try_again(int *tries) {
+    if ((errno != ENOENT && errno != ESTALE) || ++*tries == TRIES) return false;
+    usleep((useconds_t)(PAUSE_US << *tries));
+    return true;
+}
+
+/* Makes a directory, or finds one there. 0, or -1 with errno. */
+static int make_directory(glfs_t *volume, const char *full, mode_t mode) {
+    if (glfs_mkdir(volume, full, mode) == 0) return glfs_chmod(volume, full, mode);
+    if (errno != EEXIST) return -1;
+    struct stat found;
+    if (glfs_stat(volume, full, &found) == 0) {
+        if (S_ISDIR(found.st_mode)) return 0;
+        errno = EEXIST;
+    } else if (errno == ENOENT && glfs_lstat(volume, full, &found) == 0 && S_ISLNK(found.st_mode)) {
+        errno = EEXIST;
+    }
+    return -1;
+}
+
+/* Makes the directories above a path. 0, or -1 with errno. */
+static int make_parents(glfs_t *volume, char *full, const char *begin) {
     for (char *slash = strchr(begin + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = 0;
         struct stat found;
@@ -300,10 +325,10 @@ static int32_t make_parents(glfs_t *volume, char *full, const char *begin, strai
         *slash = '/';
         if (number != 0) {
             errno = number;
-            return failed(error);
+            return -1;
         }
     }
-    return STRAIT_OK;
+    return 0;
 }
 
 /* Locks a file for its one writer, across all clients of the volume. */
@@ -328,12 +353,16 @@ static int32_t create(void *opened, const strait_caller *caller, const char *pat
     struct stat found;
     if (glfs_stat(volume, full, &found) == 0 && (S_ISDIR(found.st_mode) || !how->overwrite))
         return fail(STRAIT_ALREADY_EXISTS, "the name is taken", error);
-    int32_t kind = make_parents(volume, full, full + strlen(((store *)opened)->root), error);
-    if (kind != STRAIT_OK) return kind;
     mode_t mode = how->has_permission ? how->permission : 0644;
-    glfs_fd_t *fd = glfs_creat(volume, full, O_WRONLY | (how->overwrite ? 0 : O_EXCL), mode);
+    const char *begin = full + strlen(((store *)opened)->root);
+    glfs_fd_t *fd = NULL;
+    int tries = 0;
+    do {
+        if (make_parents(volume, full, begin) == 0)
+            fd = glfs_creat(volume, full, O_WRONLY | (how->overwrite ? 0 : O_EXCL), mode);
+    } while (fd == NULL && try_again(&tries));
     if (fd == NULL) return failed(error);
-    kind = locked(fd, error);
+    int32_t kind = locked(fd, error);
     if (kind != STRAIT_OK) return kind;
     if (glfs_ftruncate(fd, 0, NULL, NULL) != 0 || glfs_fchmod(fd, mode) != 0) {
         kind = failed(error);
@@ -505,17 +534,14 @@ static int32_t make_directories(void *opened, const strait_caller *caller, const
     VOLUME_PATH(full, opened, path);
     if (strcmp(path, "/") == 0) return STRAIT_OK;
     glfs_t *volume = ((store *)opened)->volume;
-    int32_t kind = make_parents(volume, full, full + strlen(((store *)opened)->root), error);
-    if (kind != STRAIT_OK) return kind;
-    struct stat found;
+    const char *begin = full + strlen(((store *)opened)->root);
     mode_t mode = permission < 0 ? 0755 : (mode_t)permission;
-    if (glfs_mkdir(volume, full, mode) != 0) {
-        int number = errno;
-        if (number == EEXIST && glfs_stat(volume, full, &found) == 0 && S_ISDIR(found.st_mode)) return STRAIT_OK;
-        errno = number;
-        return failed(error);
-    }
-    return glfs_chmod(volume, full, mode) == 0 ? STRAIT_OK : failed(error);
+    int made, tries = 0;
+    do {
+        made = make_parents(volume, full, begin);
+        if (made == 0) made = make_directory(volume, full, mode);
+    } while (made != 0 && try_again(&tries));
+    return made == 0 ? STRAIT_OK : failed(error);
 }
 
 static int32_t set_owner(glfs_t *volume, const char *full, const strait_attributes *set, strait_error *error) {
