@@ -2,6 +2,7 @@
 
 use crate::block::{ContainerId, MAX_EPOCH};
 use crate::layout::{Layout, LogName};
+use crate::parts::Parted;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, join};
 use std::sync::{Arc, OnceLock};
@@ -11,9 +12,18 @@ use strait_store::{
     fail,
 };
 
-/// First bytes of a container's mark. The container's id follows, in hexadecimal digits.
-const MARK: &str = "strait-plfs 1 ";
-const MARK_BYTES: usize = MARK.len() + 32 + 1;
+/// First bytes of a container's mark. The format and the container's id follow, in hexadecimal digits.
+const MARK: &str = "strait-plfs ";
+const MARK_BYTES: usize = MARK.len() + 2 + 32 + 1;
+
+/// The format of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// Each log is one file.
+    Whole = 1,
+    /// Logs have parts: see [`Parted`].
+    Parts = 2,
+}
 
 /// Settings of a new container.
 #[derive(Debug, Clone, Default)]
@@ -55,7 +65,9 @@ impl Limits {
 /// A logical file.
 #[derive(Clone)]
 pub struct Container {
+    /// The store. If the logs have parts, it puts them together.
     pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) parts: Option<Parted>,
     pub(crate) who: Principal,
     pub(crate) layout: Layout,
     pub(crate) id: ContainerId,
@@ -80,13 +92,17 @@ impl Container {
         let Some(parent) = path.parent() else {
             return fail(ErrorKind::AlreadyExists, "the root can't be a file").map_err(failed);
         };
-        // If several processes create the file at once, the rename decides which one succeeds.
         let id: ContainerId = options.id.unwrap_or_else(random);
+        if Parted::is_needed(&fs.capabilities()) {
+            return Self::create_parted(fs, who, path, options, id).await.map_err(failed);
+        }
+        // If several processes create the file at once, the rename decides which one succeeds.
         let hidden = parent.join(&hidden_name(path.name(), &id))?;
         let container = Self {
             layout: Layout::new(hidden.clone()),
             logs: CreateOptions { permission: options.permission, ..options.logs.clone() },
             fs,
+            parts: None,
             who: who.clone(),
             id,
             mark: Arc::default(),
@@ -115,6 +131,54 @@ impl Container {
         Ok(Self { layout: Layout::new(path.clone()), ..container })
     }
 
+    /// Creates a file whose logs have parts. Its mark alone makes it, since these stores need no directories, and
+    /// rename none in one step.
+    async fn create_parted(
+        fs: Arc<dyn FileSystem>,
+        who: &Principal,
+        path: &StorePath,
+        options: &Options,
+        id: ContainerId,
+    ) -> Result<Self> {
+        let layout = Layout::new(path.clone());
+        let logs = CreateOptions { permission: options.permission, ..options.logs.clone() };
+        let once = CreateOptions { overwrite: false, ..logs.clone() };
+        let taken = || fail(ErrorKind::AlreadyExists, "the name is taken");
+        match fs.stat(who, path).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                match fs.write_all(who, &layout.mark()?, &once, mark(Format::Parts, &id)).await {
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => return taken(),
+                    made => made?,
+                }
+            }
+            Err(error) => return Err(error),
+            // A killed process may have created it with the same identity.
+            Ok(_) if options.id.is_none() => return taken(),
+            Ok(_) => match Self::open(fs.clone(), who, path).await {
+                Ok(there) if there.id == id => return Ok(Self { logs, ..there }),
+                _ => return taken(),
+            },
+        }
+        let (fs, parts) = Self::with_parts(fs);
+        let mark = Arc::default();
+        Ok(Self { layout, logs, fs, parts, who: who.clone(), id, mark, limits: LIMITS })
+    }
+
+    /// Refuses to write if a sync would promise nothing. A copy tool can bring such a container to such a store.
+    pub(crate) fn demand_synced(&self) -> Result<()> {
+        if self.parts.is_some() || !Parted::is_needed(&self.fs.capabilities()) {
+            return Ok(());
+        }
+        let message = "this store keeps only closed files, and the container came from another store; it can be read \
+                       or flattened here";
+        fail(ErrorKind::Unsupported, message).map_err(|error: Error| error.at("write", self.path()))
+    }
+
+    fn with_parts(fs: Arc<dyn FileSystem>) -> (Arc<dyn FileSystem>, Option<Parted>) {
+        let parts = Parted::new(fs);
+        (Arc::new(parts.clone()), Some(parts))
+    }
+
     /// Makes the directories and the mark.
     async fn fill(&self, permission: Option<u32>) -> Result<()> {
         let layout = &self.layout;
@@ -122,8 +186,7 @@ impl Container {
         for directory in directories {
             self.fs.mkdirs(&self.who, &directory, permission).await?;
         }
-        let mark = Bytes::from(format!("{MARK}{}\n", hexadecimal(&self.id)));
-        self.fs.write_all(&self.who, &layout.mark()?, &self.logs, mark).await
+        self.fs.write_all(&self.who, &layout.mark()?, &self.logs, mark(Format::Whole, &self.id)).await
     }
 
     /// Opens a logical file.
@@ -134,18 +197,26 @@ impl Container {
     pub async fn open(fs: Arc<dyn FileSystem>, who: &Principal, path: &StorePath) -> Result<Self> {
         let failed = |error: Error| error.at("open", path);
         let layout = Layout::new(path.clone());
-        let (read, attributes) =
-            join!(read_mark(fs.as_ref(), who, &layout), async { fs.stat(who, &layout.mark()?).await });
-        let (reader, mark) = match read {
-            Ok(read) => read,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                fs.stat(who, path).await.map_err(failed)?;
-                return fail(ErrorKind::InvalidArgument, "it isn't a PLFS container").map_err(failed);
+        let mut is_there = false;
+        let ((reader, mark), attributes) = loop {
+            let look =
+                join!(read_mark(fs.as_ref(), who, &layout), async { fs.stat(who, &layout.mark()?).await });
+            match look {
+                (Ok(read), Ok(attributes)) => break (read, attributes),
+                (Err(error), _) | (_, Err(error))
+                    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+                {
+                    if is_there {
+                        return fail(ErrorKind::InvalidArgument, "it isn't a PLFS container").map_err(failed);
+                    }
+                    // A container appears with its mark, perhaps only after the look for it.
+                    fs.stat(who, path).await.map_err(failed)?;
+                    is_there = true;
+                }
+                (Err(error), _) | (_, Err(error)) => return Err(error),
             }
-            Err(error) => return Err(error),
         };
-        let id = id_of(&mark).map_err(failed)?;
-        let attributes = attributes?;
+        let (format, id) = parse(&mark).map_err(failed)?;
         // All writers use the settings of the container's creator. The mark was created with them.
         let replication = fs.capabilities().replication.then_some(attributes.replication);
         let logs = CreateOptions {
@@ -154,7 +225,11 @@ impl Container {
             ..CreateOptions::default()
         };
         let mark = Arc::new(reader.identity().map_or_else(OnceLock::new, OnceLock::from));
-        Ok(Self { fs, who: who.clone(), layout, id, mark, logs, limits: LIMITS })
+        let (fs, parts) = match format {
+            Format::Whole => (fs, None),
+            Format::Parts => Self::with_parts(fs),
+        };
+        Ok(Self { fs, parts, who: who.clone(), layout, id, mark, logs, limits: LIMITS })
     }
 
     /// For tests: limits that are so low that a few writes reach them.
@@ -174,8 +249,9 @@ impl Container {
         self.layout.root()
     }
 
-    /// Renames the file, as [`FileSystem::rename`] does. Open writers of the file fail at their next sync,
-    /// unless [`Writer::moved`](crate::Writer::moved) gives them the new path.
+    /// Renames the file, as [`FileSystem::rename`] does. Open writers of the file fail at their next sync that
+    /// has bytes to publish, at close, or (without logs) at their first write, unless
+    /// [`Writer::moved`](crate::Writer::moved) gives them the new path.
     pub async fn rename(&mut self, to: &StorePath, replace: bool) -> Result<()> {
         self.fs.rename(&self.who, self.path(), to, replace).await?;
         self.moved(to);
@@ -247,7 +323,7 @@ impl Container {
             Err(error) => Err(error),
         };
         match read {
-            Ok((reader, mark)) if id_of(&mark).is_ok_and(|id| id == self.id) => {
+            Ok((reader, mark)) if parse(&mark).is_ok_and(|(_, id)| id == self.id) => {
                 reader.identity().map(|identity| self.mark.set(identity));
                 Ok(())
             }
@@ -275,20 +351,22 @@ async fn bytes_of_mark(reader: &dyn FileReader) -> Result<Bytes> {
     reader.read_at(0, MARK_BYTES + 1).await
 }
 
-fn id_of(mark: &[u8]) -> Result<ContainerId> {
-    let Ok(text) = std::str::from_utf8(mark) else {
-        return fail(ErrorKind::Corrupt, "the container's file .plfs is damaged");
+fn mark(format: Format, id: &ContainerId) -> Bytes {
+    format!("{MARK}{} {}\n", format as u8, hexadecimal(id)).into()
+}
+
+fn parse(mark: &[u8]) -> Result<(Format, ContainerId)> {
+    let damaged = || Error::new(ErrorKind::Corrupt, "the container's file .plfs is damaged");
+    let text = std::str::from_utf8(mark).ok().and_then(|text| text.strip_prefix(MARK)).ok_or_else(damaged)?;
+    let (format, digits) = text.split_once(' ').ok_or_else(damaged)?;
+    let format = match format {
+        "1" => Format::Whole,
+        "2" => Format::Parts,
+        _ => return fail(ErrorKind::Unsupported, "a later version of Strait made the container"),
     };
-    let Some(digits) = text.strip_prefix(MARK).and_then(|text| text.strip_suffix('\n')) else {
-        return match text.strip_prefix("strait-plfs ") {
-            Some(_) => fail(ErrorKind::Unsupported, "a later version of Strait made the container"),
-            None => fail(ErrorKind::Corrupt, "the container's file .plfs is damaged"),
-        };
-    };
-    match u128::from_str_radix(digits, 16) {
-        Ok(id) if digits.len() == 32 => Ok(id.to_be_bytes()),
-        _ => fail(ErrorKind::Corrupt, "the container's file .plfs is damaged"),
-    }
+    let digits = digits.strip_suffix('\n').filter(|digits| digits.len() == 32).ok_or_else(damaged)?;
+    let id = u128::from_str_radix(digits, 16).map_err(|_| damaged())?;
+    Ok((format, id.to_be_bytes()))
 }
 
 /// The permission of a directory for a file's permission: `x` is added wherever there is `r`.

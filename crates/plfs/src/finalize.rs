@@ -282,14 +282,19 @@ impl Container {
         let logs: Vec<(LogName, u64)> =
             logs.iter().map(|(log, live)| (names[*log as usize], *live)).collect();
         for (name, live) in &logs {
-            let there = self.length_at(&self.layout.data(*name)?).await?.unwrap_or(0);
+            let log = self.layout.data(*name)?;
+            if let Some(parts) = &self.parts
+                && parts.lengths(&self.who, &log).await?.len() > 1
+            {
+                return cannot(format!("the log of rank {} has several parts", name.rank));
+            }
+            let there = self.length_at(&log).await?.unwrap_or(0);
             if there > *live && !capabilities.truncate {
                 return cannot(format!("the store can't cut dead bytes from the log of rank {}", name.rank));
             }
             if there < *live {
-                let path = self.layout.data(*name)?;
                 let message = format!("the log has {there} bytes, but its index describes {live}");
-                return fail(ErrorKind::Corrupt, message).map_err(|error: Error| error.at("read", path));
+                return fail(ErrorKind::Corrupt, message).map_err(|error: Error| error.at("read", log));
             }
         }
         Ok(Ok(logs))

@@ -1,8 +1,8 @@
-//! Files that many writers write at once, on any store that keeps appended bytes at a sync: PLFS (Bent et al.,
-//! SC 2009; on HDFS: Cranor, Polte, Gibson).
+//! Files that many writers write at once, on any store: PLFS (Bent et al., SC 2009; on HDFS: Cranor, Polte, Gibson).
 //!
 //! A logical file is a *container*, a directory of the store. Each writer appends to a data log and
-//! an index log of its own. So no two writers write to one file, and the store needs only appends.
+//! an index log of its own. So no two writers write to one file, and the store needs only appends. On a store
+//! without them, each sync begins new parts of both logs (`parts.rs`).
 //!
 //! ```text
 //!   write_at(offset, bytes)                      read_at(offset, length)
@@ -35,6 +35,7 @@ mod layout;
 mod logical;
 mod logs;
 mod merged;
+mod parts;
 pub mod pattern;
 mod plan;
 mod plfs_2_5;

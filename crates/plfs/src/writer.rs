@@ -108,7 +108,7 @@ impl Writer {
         Ok(offset)
     }
 
-    /// Tells the writer that its file was renamed to `to`. Its open logs stay usable.
+    /// Gives the writer the new path of its renamed file. Its open logs stay usable.
     pub fn moved(&mut self, to: &StorePath) {
         self.container.layout = Layout::new(to.clone());
     }
@@ -150,8 +150,14 @@ impl Writer {
         self.logs().await?;
         let Some(Logs { data, .. }) = &mut self.logs else { return no_logs() };
         let synced = async { if close { data.close().await } else { data.sync().await } };
-        // If the file was removed or renamed, the epoch's mark would make a directory under its old name.
-        let (last, is_here, synced) = join!(self.container.epoch(), self.container.check_place(), synced);
+        // If the file was removed or renamed, the epoch's mark would make a directory under its old name, and a new
+        // part of a log would, too.
+        let has_parts = self.container.parts.is_some();
+        if has_parts {
+            self.container.check_place().await?;
+        }
+        let place = async { if has_parts { Ok(()) } else { self.container.check_place().await } };
+        let (last, is_here, synced) = join!(self.container.epoch(), place, synced);
         self.kept(synced)?;
         is_here?;
         // Publish the mark before the block: even if this process ends in between, later writers get a higher
@@ -187,6 +193,7 @@ impl Writer {
     async fn logs(&mut self) -> Result<&mut Logs> {
         if self.logs.is_none() {
             let Container { fs, who, layout, id, logs, .. } = &self.container;
+            self.container.demand_synced()?;
             self.container.check_place().await?;
             let mark = layout.open_mark(self.name)?;
             fs.write_all(who, &mark, logs, Bytes::new()).await?;

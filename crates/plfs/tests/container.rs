@@ -1,5 +1,6 @@
 //! Containers on the stores that need no cluster.
 
+use crate::sealed::Sealed;
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -34,6 +35,15 @@ impl Scene {
         let dir = tempfile::tempdir().unwrap();
         let fs = Arc::new(FileStore::open(dir.path(), false).unwrap());
         Self { fs, _dir: Some(dir), ..Self::in_memory() }
+    }
+
+    /// A store on which logs have parts.
+    fn sealed() -> Self {
+        Self { fs: Arc::new(Sealed::new()), ..Self::in_memory() }
+    }
+
+    fn each() -> [Self; 2] {
+        [Self::in_memory(), Self::sealed()]
     }
 
     async fn create(&self) -> Container {
@@ -106,41 +116,42 @@ async fn logs_of_every_writer_have_the_replicas_that_the_maker_wanted() {
 
 #[tokio::test]
 async fn many_writers_make_one_file() {
-    let scene = Scene::in_memory();
-    let container = scene.create().await;
-    let mut writers: Vec<_> = (0..8).map(|rank| container.writer(rank)).collect();
-    for round in 0..100_u64 {
-        for (rank, writer) in writers.iter_mut().enumerate() {
-            let at = (round * 8 + rank as u64) * 47;
-            writer.write_at(at, vec![rank as u8 + 1; 47].into()).await.unwrap();
+    for scene in Scene::each() {
+        let container = scene.create().await;
+        let mut writers: Vec<_> = (0..8).map(|rank| container.writer(rank)).collect();
+        for round in 0..100_u64 {
+            for (rank, writer) in writers.iter_mut().enumerate() {
+                let at = (round * 8 + rank as u64) * 47;
+                writer.write_at(at, vec![rank as u8 + 1; 47].into()).await.unwrap();
+            }
         }
+        for writer in &mut writers {
+            writer.close().await.unwrap();
+        }
+        let expected: Vec<u8> = (0..800).flat_map(|block| vec![(block % 8) as u8 + 1; 47]).collect();
+        assert!(scene.content().await == expected);
+        assert_eq!(scene.open().await.length().await.unwrap(), 800 * 47);
     }
-    for writer in &mut writers {
-        writer.close().await.unwrap();
-    }
-    let expected: Vec<u8> = (0..800).flat_map(|block| vec![(block % 8) as u8 + 1; 47]).collect();
-    assert!(scene.content().await == expected);
-    assert_eq!(scene.open().await.length().await.unwrap(), 800 * 47);
 }
 
 #[tokio::test]
 async fn what_is_synced_is_visible_while_its_writer_is_open_and_nothing_else() {
-    let scene = Scene::in_memory();
-    let container = scene.create().await;
-    let mut writer = container.writer(0);
-    writer.write_at(3, bytes("synced")).await.unwrap();
-    writer.sync().await.unwrap();
-    writer.write_at(0, bytes("unsynced")).await.unwrap();
-    assert_eq!(scene.content().await, b"\0\0\0synced");
-    drop(writer);
-    assert_eq!(scene.content().await, b"\0\0\0synced", "its crash takes nothing away");
+    for scene in Scene::each() {
+        let container = scene.create().await;
+        let mut writer = container.writer(0);
+        writer.write_at(3, bytes("synced")).await.unwrap();
+        writer.sync().await.unwrap();
+        writer.write_at(0, bytes("unsynced")).await.unwrap();
+        assert_eq!(scene.content().await, b"\0\0\0synced");
+        drop(writer);
+        assert_eq!(scene.content().await, b"\0\0\0synced", "its crash takes nothing away");
+    }
 }
 
 /// Two writers are open all the time, as two ranks of one program.
 #[tokio::test]
 async fn the_later_of_two_synced_writes_wins_whichever_rank_made_it() {
-    for first in [0, 1] {
-        let scene = Scene::in_memory();
+    for (first, scene) in Scene::each().into_iter().enumerate() {
         let container = scene.create().await;
         let mut writers = [container.writer(0), container.writer(1)];
         for writer in &mut writers {
@@ -160,30 +171,59 @@ async fn the_later_of_two_synced_writes_wins_whichever_rank_made_it() {
 
 #[tokio::test]
 async fn a_truncation_counts_for_what_others_synced_before_it_only() {
-    let scene = Scene::in_memory();
-    let container = scene.create().await;
-    let (mut a, mut b) = (container.writer(0), container.writer(1));
-    a.write_at(0, bytes("0123456789")).await.unwrap();
-    a.sync().await.unwrap();
-    b.truncate(4).await.unwrap();
-    assert_eq!(scene.content().await, b"0123");
-    a.write_at(6, bytes("after")).await.unwrap();
-    a.sync().await.unwrap();
-    assert_eq!(scene.content().await, b"0123\0\0after");
-    b.truncate(0).await.unwrap();
-    assert_eq!(scene.content().await, b"");
-    b.truncate(3).await.unwrap();
-    assert_eq!(scene.content().await, b"\0\0\0");
+    for scene in Scene::each() {
+        let container = scene.create().await;
+        let (mut a, mut b) = (container.writer(0), container.writer(1));
+        a.write_at(0, bytes("0123456789")).await.unwrap();
+        a.sync().await.unwrap();
+        b.truncate(4).await.unwrap();
+        assert_eq!(scene.content().await, b"0123");
+        a.write_at(6, bytes("after")).await.unwrap();
+        a.sync().await.unwrap();
+        assert_eq!(scene.content().await, b"0123\0\0after");
+        b.truncate(0).await.unwrap();
+        assert_eq!(scene.content().await, b"");
+        b.truncate(3).await.unwrap();
+        assert_eq!(scene.content().await, b"\0\0\0");
+    }
 }
 
 #[tokio::test]
 async fn only_one_of_two_creators_makes_the_file() {
-    let scene = Scene::in_memory();
-    scene.create().await;
-    let again = Container::create(scene.fs.clone(), &scene.who, &scene.path, &Options::default()).await;
-    assert_eq!(again.err().unwrap().kind(), ErrorKind::AlreadyExists);
-    let entries = scene.fs.list_all(&scene.who, &scene.path.parent().unwrap(), 9).await.unwrap();
-    assert_eq!(entries.len(), 1, "the other leaves nothing behind");
+    for scene in Scene::each() {
+        scene.create().await;
+        let again = Container::create(scene.fs.clone(), &scene.who, &scene.path, &Options::default()).await;
+        assert_eq!(again.err().unwrap().kind(), ErrorKind::AlreadyExists);
+        let entries = scene.fs.list_all(&scene.who, &scene.path.parent().unwrap(), 9).await.unwrap();
+        assert_eq!(entries.len(), 1, "the other leaves nothing behind");
+    }
+}
+
+/// A directory lists its entries in no order.
+#[tokio::test]
+async fn a_file_whose_logs_have_parts_can_be_copied_to_another_store() {
+    let (from, to) = (Scene::sealed(), Scene::on_disk());
+    let mut writer = from.create().await.writer(0);
+    for part in 0..40 {
+        writer.write_at(part * 2, bytes("ab")).await.unwrap();
+        writer.sync().await.unwrap();
+    }
+    writer.close().await.unwrap();
+    for directory in [".", "logs", "open", "epochs"] {
+        let path = if directory == "." { from.path.clone() } else { from.path.join(directory).unwrap() };
+        let Ok(entries) = from.fs.list_all(&from.who, &path, 999).await else { continue };
+        to.fs.mkdirs(&to.who, &path, None).await.unwrap();
+        for entry in entries.into_iter().filter(|entry| !entry.is_directory()) {
+            let path = StorePath::parse(&entry.path).unwrap();
+            let content = from.fs.read_all(&from.who, &path, 9_999).await.unwrap();
+            to.fs.write_all(&to.who, &path, &CreateOptions::default(), content.into()).await.unwrap();
+        }
+    }
+    assert_eq!(to.content().await, b"ab".repeat(40));
+    let mut writer = to.open().await.writer(1);
+    writer.write_at(80, bytes("more")).await.unwrap();
+    writer.close().await.unwrap();
+    assert_eq!(to.content().await[78..], *b"abmore");
 }
 
 #[tokio::test]
@@ -196,7 +236,7 @@ async fn what_is_no_container_is_named_so() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(error.to_string(), "open /run/ckpt: it isn't a PLFS container (InvalidArgument)");
     let mark = scene.path.join(".plfs").unwrap();
-    for (text, kind) in [("strait-plfs 2 later\n", ErrorKind::Unsupported), ("nonsense", ErrorKind::Corrupt)]
+    for (text, kind) in [("strait-plfs 3 later\n", ErrorKind::Unsupported), ("nonsense", ErrorKind::Corrupt)]
     {
         let options = strait_store::CreateOptions { overwrite: true, ..Default::default() };
         scene.fs.write_all(&scene.who, &mark, &options, text.into()).await.unwrap();
@@ -206,13 +246,14 @@ async fn what_is_no_container_is_named_so() {
 
 #[tokio::test]
 async fn a_writer_of_a_removed_file_makes_no_directory_in_its_place() {
-    let scene = Scene::in_memory();
-    let container = scene.create().await;
-    let mut writer = container.writer(0);
-    writer.write_at(0, bytes("bytes")).await.unwrap();
-    container.remove().await.unwrap();
-    assert!(writer.sync().await.is_err());
-    assert!(!scene.fs.exists(&scene.who, &scene.path).await.unwrap());
+    for scene in Scene::each() {
+        let container = scene.create().await;
+        let mut writer = container.writer(0);
+        writer.write_at(0, bytes("bytes")).await.unwrap();
+        container.remove().await.unwrap();
+        assert!(writer.sync().await.is_err());
+        assert!(!scene.fs.exists(&scene.who, &scene.path).await.unwrap());
+    }
 }
 
 #[tokio::test]
@@ -289,47 +330,50 @@ async fn a_check_finds_each_damaged_log() {
 
 #[tokio::test]
 async fn recovery_ends_crashed_writers_and_keeps_what_they_synced() {
-    let scene = Scene::in_memory();
-    let container = scene.create().await;
-    let mut crashed = container.writer(7);
-    crashed.write_at(0, bytes("synced")).await.unwrap();
-    crashed.sync().await.unwrap();
-    crashed.write_at(6, bytes(" and not")).await.unwrap();
-    drop(crashed);
-    let recovery = container.recover().await.unwrap();
-    assert_eq!(recovery.ended.iter().map(|(rank, _)| *rank).collect::<Vec<_>>(), [7]);
-    assert!(recovery.live.is_empty());
-    assert!(container.recover().await.unwrap().ended.is_empty(), "there is nothing left to do");
-    assert_eq!(scene.content().await, b"synced");
-    let writers = container.writers().await.unwrap();
-    assert_eq!((writers[0].rank, writers[0].bytes, writers[0].closed), (7, 6, false));
+    for scene in Scene::each() {
+        let container = scene.create().await;
+        let mut crashed = container.writer(7);
+        crashed.write_at(0, bytes("synced")).await.unwrap();
+        crashed.sync().await.unwrap();
+        crashed.write_at(6, bytes(" and not")).await.unwrap();
+        drop(crashed);
+        let recovery = container.recover().await.unwrap();
+        assert_eq!(recovery.ended.iter().map(|(rank, _)| *rank).collect::<Vec<_>>(), [7]);
+        assert!(recovery.live.is_empty());
+        assert!(container.recover().await.unwrap().ended.is_empty(), "there is nothing left to do");
+        assert_eq!(scene.content().await, b"synced");
+        let writers = container.writers().await.unwrap();
+        assert_eq!((writers[0].rank, writers[0].bytes, writers[0].closed), (7, 6, false));
+    }
 }
 
 #[tokio::test]
 async fn a_flattened_file_is_plain_and_appears_only_whole() {
-    let scene = Scene::in_memory();
-    let container = scene.create().await;
-    let mut writers = [0, 1].map(|rank| container.writer(rank));
-    for block in 0..10 {
-        let data = vec![block as u8 + 1; 1 << 20];
-        writers[block % 2].write_at((block << 20) as u64 + 5, data.into()).await.unwrap();
+    for scene in Scene::each() {
+        let container = scene.create().await;
+        let mut writers = [0, 1].map(|rank| container.writer(rank));
+        for block in 0..10 {
+            let data = vec![block as u8 + 1; 1 << 20];
+            writers[block % 2].write_at((block << 20) as u64 + 5, data.into()).await.unwrap();
+        }
+        for writer in &mut writers {
+            writer.close().await.unwrap();
+        }
+        let plain = StorePath::parse("/run/plain").unwrap();
+        assert_eq!(container.flatten(&plain).await.unwrap(), 5 + (10 << 20));
+        let content = scene.fs.read_all(&scene.who, &plain, 11 << 20).await.unwrap();
+        assert!(content[..5] == [0; 5]);
+        assert!(
+            (0..10)
+                .all(|block| content[5 + (block << 20)..][..1 << 20].iter().all(|b| *b == block as u8 + 1))
+        );
+        let error = container.flatten(&plain).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        let inside = scene.path.join("logs").unwrap().join("plain").unwrap();
+        assert_eq!(container.flatten(&inside).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let entries = scene.fs.list_all(&scene.who, &StorePath::parse("/run").unwrap(), 9).await.unwrap();
+        assert_eq!(entries.len(), 2, "nothing else is left: {entries:?}");
     }
-    for writer in &mut writers {
-        writer.close().await.unwrap();
-    }
-    let plain = StorePath::parse("/run/plain").unwrap();
-    assert_eq!(container.flatten(&plain).await.unwrap(), 5 + (10 << 20));
-    let content = scene.fs.read_all(&scene.who, &plain, 11 << 20).await.unwrap();
-    assert!(content[..5] == [0; 5]);
-    assert!(
-        (0..10).all(|block| content[5 + (block << 20)..][..1 << 20].iter().all(|b| *b == block as u8 + 1))
-    );
-    let error = container.flatten(&plain).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
-    let inside = scene.path.join("logs").unwrap().join("plain").unwrap();
-    assert_eq!(container.flatten(&inside).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
-    let entries = scene.fs.list_all(&scene.who, &StorePath::parse("/run").unwrap(), 9).await.unwrap();
-    assert_eq!(entries.len(), 2, "nothing else is left: {entries:?}");
 }
 
 #[derive(Debug, Clone)]
@@ -440,13 +484,36 @@ proptest! {
     #[test]
     fn writers_syncs_crashes_and_reads_agree_with_a_plain_array(
         steps in prop::collection::vec(step(), 1..60),
-        on_disk in prop::bool::weighted(0.1),
+        store in prop::sample::select(vec!["memory", "memory", "sealed", "sealed", "disk"]),
         tiny in any::<bool>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let scene = if on_disk { Scene::on_disk() } else { Scene::in_memory() };
+            let scene = match store {
+                "memory" => Scene::in_memory(),
+                "sealed" => Scene::sealed(),
+                _ => Scene::on_disk(),
+            };
             plays(Scene { tiny, ..scene }, steps).await;
         });
+    }
+}
+
+/// As when the ranks of a program open one file, and the first of them makes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_that_is_just_being_made_is_missing_or_there() {
+    let scene = Scene::on_disk();
+    for round in 0..200 {
+        let path = StorePath::parse(&format!("/ckpt{round}")).unwrap();
+        let (fs, who, made) = (scene.fs.clone(), scene.who.clone(), path.clone());
+        let maker =
+            tokio::spawn(async move { Container::create(fs, &who, &made, &Options::default()).await });
+        loop {
+            match Container::open(scene.fs.clone(), &scene.who, &path).await {
+                Ok(_) => break,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+            }
+        }
+        maker.await.unwrap().unwrap();
     }
 }

@@ -66,7 +66,7 @@ async fn open(directory: &Path, tiny: bool) -> Container {
 fn writer(directory: &Path, rank: u64, seed: u64, first: u64, tiny: bool) -> Child {
     let told = format!("{rank} {seed} {first} {tiny} {}", directory.display());
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_writer", "--nocapture"]).env(WRITER, told);
+    command.args(["--exact", "kills::a_writer", "--nocapture"]).env(WRITER, told);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
