@@ -1,6 +1,7 @@
 //! The mount's errors in the form that programs get.
 
 use strait_store::{Error, ErrorKind};
+use strait_telemetry::seldom;
 
 /// An error for the calling program: its errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +27,8 @@ impl From<Error> for Fault {
             | ErrorKind::Corrupt
             | ErrorKind::OutcomeUnknown
             | ErrorKind::Unavailable
-            | ErrorKind::TimedOut => tracing::warn!("{error}"),
-            _ => tracing::info!("{error}"),
+            | ErrorKind::TimedOut => seldom!(warn, "{error}"),
+            _ => seldom!(info, "{error}"),
         }
         Self(error.kind().row().errno)
     }

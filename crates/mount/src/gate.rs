@@ -105,7 +105,9 @@ pub fn knock(directory: &Path) {
     });
     if let Err(error) = knocking {
         // Then closing the gate times out.
-        tracing::warn!("can't start a thread for the mount's own request: {error}");
+        tracing::warn!(
+            "can't start a thread: {error}; so a hand-over of the mount may fail; raise the limit of threads"
+        );
     }
 }
 

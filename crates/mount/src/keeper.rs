@@ -39,11 +39,11 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// Largest number of servers in a row that are killed within [`STEADY`]. The limit is for a request that
-/// kills every server, since the kernel resends it to each.
+/// Largest number of failures in a row. A failure is a kill, or an end with an error before the server served. The
+/// limit is for a request that kills every server, since the kernel resends it to each.
 const MOST_TRIES: u32 = 10;
-/// After a server that served for this long, the count of kills in a row starts again: another reason is
-/// likely.
+/// If a server served for this long before it was killed, the count of failures in a row starts again at 1: the
+/// cause is probably another one.
 const STEADY: Duration = Duration::from_millis(500);
 /// Pauses between starts: the first one, doubled each time up to the longest. The first restart has no pause,
 /// since programs wait. All pauses together take 15 s.

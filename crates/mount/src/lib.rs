@@ -241,7 +241,9 @@ impl Mount {
             let peer = match listener.accept().await {
                 Ok((peer, _)) => peer,
                 Err(error) => {
-                    tracing::warn!("can't accept a process that asks for the mount: {error}");
+                    tracing::warn!(
+                        "can't accept the connection of a process that may want the mount: {error}; trying again"
+                    );
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }

@@ -248,8 +248,9 @@ impl State {
         }
     }
 
-    /// Opens a writer, and writes all unpublished bytes. The nonces tell writers with the same rank apart.
-    /// The rank is the mount's process id, for people's information.
+    /// Opens a writer, and writes all unpublished bytes. Its rank is the mount's process id, so that
+    /// `strait ckpt ls` shows who wrote. The rank also decides the order of overlapping writes of one epoch.
+    /// Writers with the same rank differ by nonce.
     async fn begin(&mut self) -> Result<()> {
         let (patience, container, overlay) = (self.access.patience, &self.container, &self.overlay);
         let written = patience.with(|| async {

@@ -25,6 +25,7 @@ use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileWriter, Principal, Result,
     SetAttributes, StorePath, fail,
 };
+use strait_telemetry::seldom;
 
 /// Written bytes are collected up to this size (1 MiB) before they go to the store. It is the kernel's
 /// largest write, and enough to hide a round trip.
@@ -120,6 +121,8 @@ pub struct Writing {
     closes: u64,
     /// The writer of a killed process may still have the file open.
     orphaned: bool,
+    /// A writer was opened since the last close. It may have written some of the copies before it was lost.
+    had_writer: bool,
     /// This mount created the file, so its program may write it, whatever the file's permission.
     made_here: bool,
     /// Start of the range that the note has.
@@ -146,6 +149,7 @@ impl Plain {
             dirty: false,
             closes: 0,
             orphaned: false,
+            had_writer: false,
             made_here: false,
             noted: None,
             last: 0,
@@ -189,7 +193,7 @@ impl Plain {
         let file = Self::open(access);
         {
             let mut writing = file.writing.lock().await;
-            (writing.writer, writing.made_here) = (Some(writer), true);
+            (writing.writer, writing.had_writer, writing.made_here) = (Some(writer), true, true);
             writing.end = Some(0);
             writing.touched();
             writing.note(0);
@@ -202,7 +206,8 @@ impl Plain {
         let file = Self::open(access);
         {
             let mut writing = file.writing.lock().await;
-            (writing.end, writing.orphaned, writing.made_here) = (Some(0), true, true);
+            (writing.end, writing.orphaned) = (Some(0), true);
+            (writing.had_writer, writing.made_here) = (true, true);
             writing.touched();
             writing.note(0);
         }
@@ -332,13 +337,12 @@ impl Plain {
         writing.settle(&path()?, level).await
     }
 
-    /// Sets the file's length, and makes readers see it.
+    /// Sets the file's length. As with written bytes, other hosts see it after a sync or close.
     pub async fn truncate(&self, path: impl Place, length: u64) -> Result<()> {
         let mut writing = self.writing.lock().await;
-        let path = path()?;
-        writing.truncate(&path, length).await?;
+        writing.truncate(&path()?, length).await?;
         self.forget_reader();
-        writing.settle(&path, Level::Flushed).await
+        Ok(())
     }
 }
 
@@ -364,7 +368,7 @@ impl Writing {
                 (self.end, self.noted, self.last) = (Some(written.end), Some(written.safe), written.last);
                 (self.written_ms, self.dirty, self.orphaned) = (written.at_ms, true, true);
                 // The killed process could write the file, so this one may, too.
-                self.made_here = true;
+                (self.made_here, self.had_writer) = (true, true);
             }
             Err(error) => {
                 let message = format!("written bytes were lost when the mount's process was killed: {error}");
@@ -416,7 +420,8 @@ impl Writing {
         let offset = at.unwrap_or(end);
         let pushed = self.pushed();
         if offset < pushed {
-            tracing::warn!(
+            seldom!(
+                warn,
                 "write {path}: at {offset}, before its end at {end}; programs can write plain files only at \
                  their end: mount with --plfs PATTERN for random writes"
             );
@@ -437,7 +442,7 @@ impl Writing {
 
     async fn zeros(&mut self, path: &StorePath, count: u64) -> Result<()> {
         if count > MOST_ZEROS {
-            tracing::warn!("write {path}: {count} bytes beyond its end; mount with --plfs PATTERN for holes");
+            seldom!(warn, "write {path}: {count} bytes beyond its end; mount with --plfs PATTERN for holes");
             return fail(ErrorKind::Unsupported, "the hole is longer than 64 MiB")
                 .map_err(|error: Error| error.at("write", path));
         }
@@ -505,12 +510,14 @@ impl Writing {
             }
             opened => opened?,
         };
-        let (found, safe, pushed) = (writer.position(), self.safe(), self.pushed());
-        if found < safe || found > pushed {
-            let message = format!("it has {found} bytes, not {safe} to {pushed}: another writer wrote it");
+        // Only a writer that was lost can have written some of the copies.
+        let (found, safe) = (writer.position(), self.safe());
+        let most = if self.had_writer { self.pushed() } else { safe };
+        if found < safe || found > most {
+            let message = format!("it has {found} bytes, not {safe} to {most}: another writer wrote it");
             return fail(ErrorKind::Busy, message).map_err(|error: Error| error.at("write", path));
         }
-        (self.writer, self.orphaned) = (Some(writer), false);
+        (self.writer, self.orphaned, self.had_writer) = (Some(writer), false, true);
         let resent = self.resend().await;
         if resent.is_err() {
             self.writer = None;
@@ -649,6 +656,7 @@ impl Writing {
             self.writer = None;
             self.memory = None;
             self.dirty = false;
+            self.had_writer = false;
             self.closes += 1;
             self.tail = BytesMut::new();
             self.noted = None;
@@ -660,10 +668,11 @@ impl Writing {
     }
 
     async fn truncate(&mut self, path: &StorePath, length: u64) -> Result<()> {
+        self.check_usable()?;
         let end = self.known_end(path).await?;
         if length > end {
-            self.zeros(path, length - end).await?;
-            return self.settle(path, Level::Flushed).await;
+            // Programs may set the length first, and then write from the former end on.
+            return self.zeros(path, length - end).await;
         }
         if length == end {
             return Ok(());
@@ -672,6 +681,7 @@ impl Writing {
             let safe = self.safe();
             self.tail.truncate((length - self.pushed()) as usize);
             self.end = Some(length);
+            self.touched();
             self.note(safe);
             return Ok(());
         }
@@ -686,7 +696,7 @@ impl Writing {
             let mut writer = patience.with(|| store.create(&who, path, &options)).await?;
             writer.close().await?;
         } else {
-            tracing::warn!("truncate {path}: this store can't truncate files; mount with --plfs PATTERN");
+            seldom!(warn, "truncate {path}: this store can't truncate files; mount with --plfs PATTERN");
             return fail(ErrorKind::Unsupported, "this store can't truncate files")
                 .map_err(|error: Error| error.at("truncate", path));
         }

@@ -114,6 +114,10 @@ impl Core {
         let stays = self.stay(node).await;
         let found = async {
             let (who, path) = (self.who(caller), self.path(node)?);
+            // Other users' written bytes may still be in this process. They report their failures themselves.
+            for file in self.open_files(node).iter().filter(|file| file.who.user != who.user) {
+                let _ = self.settle_file(file, Level::Flushed).await;
+            }
             let (status, container) = self.status_to_open(&who, &path).await?;
             Ok((who, status, container))
         };
@@ -378,10 +382,17 @@ impl Core {
         if !lock(&self.hidden).contains_key(&node) {
             return;
         }
-        let Some(entry) = lock(&self.nodes).entry(node) else { return };
+        let Some(mut entry) = lock(&self.nodes).entry(node) else { return };
+        // While this waits, the file may be opened, or moved out of a directory that is removed.
+        let _changes = loop {
+            let changes = self.change(&[(entry.0, &*entry.1)]).await;
+            match lock(&self.nodes).entry(node) {
+                Some(now) if now != entry => entry = now,
+                Some(_) => break changes,
+                None => return,
+            }
+        };
         let (parent, name) = (entry.0, &*entry.1);
-        let _changes = self.change(&[(parent, name)]).await;
-        // While this waited, the file may have been opened, or renamed.
         if !self.open_files(node).is_empty() || lock(&self.nodes).find(parent, name) != Some(node) {
             return;
         }

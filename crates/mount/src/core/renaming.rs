@@ -1,15 +1,15 @@
 //! Removing and renaming, also of files that programs have open.
 
 use super::{
-    ASIDE, Answer, Body, Caller, Core, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held, encoded,
-    lock, random,
+    ASIDE, Answer, Body, Caller, Core, EACCES, EEXIST, EINVAL, EISDIR, EXDEV, Fault, File, HIDDEN, Held,
+    Identity, encoded, lock, random,
 };
 use crate::claims::Claim;
 use crate::handover::User;
 use crate::plain::Level;
 use std::ffi::OsStr;
 use std::sync::Arc;
-use strait_store::{ErrorKind, Principal, StorePath};
+use strait_store::{ErrorKind, FileStatus, FileSystemExt, Principal, SetAttributes, StorePath};
 
 impl Core {
     /// Waits for changes of names in progress. Until the claim is dropped, the node and the directories above
@@ -112,14 +112,93 @@ impl Core {
     pub async fn rmdir(&self, caller: Caller, parent: u64, name: &OsStr) -> Answer<()> {
         self.check_writable()?;
         let (who, name) = (self.who(caller), encoded(name)?);
-        let _changes = self.change(&[(parent, &name)]).await;
+        let changes = self.change(&[(parent, &name)]).await;
         let path = self.entry(parent, &name)?;
         self.begins(caller);
         let remove = || self.store.remove(&who, &path, false);
-        let removed = self.settings.patience.with(remove).await;
-        self.or_gone(caller, removed.map_err(Fault::from))?;
-        lock(&self.nodes).unlink(parent, &name);
-        Ok(())
+        let mut removed = self.settings.patience.with(remove).await;
+        let mut lifted = Vec::new();
+        // If a killed process moved files out of the directory, their nodes may lack that move.
+        if removed.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotEmpty) || self.is_again(caller) {
+            lifted = self.lift_hidden(caller, &who, parent, &name).await.unwrap_or_default();
+            if removed.is_err() && !lifted.is_empty() {
+                removed = self.settings.patience.with(remove).await;
+            }
+        }
+        let answer = self.or_gone(caller, removed.map_err(Fault::from));
+        if answer.is_ok() {
+            lock(&self.nodes).unlink(parent, &name);
+        }
+        drop(changes);
+        // The last handle may have been closed meanwhile.
+        for node in lifted {
+            self.remove_hidden(node).await;
+        }
+        answer
+    }
+
+    /// If a directory holds only removed files that programs have open, moves these into the directory above, since a
+    /// program may remove the directory after all its files. Returns their nodes; some have moved if there is an error.
+    async fn lift_hidden(
+        &self,
+        caller: Caller,
+        who: &Principal,
+        parent: u64,
+        name: &str,
+    ) -> Answer<Vec<u64>> {
+        let Some(directory) = lock(&self.nodes).find(parent, name) else { return Ok(Vec::new()) };
+        let mut hidden: Vec<(u64, Box<str>)> = {
+            let (nodes, hidden) = (lock(&self.nodes), lock(&self.hidden));
+            let entries = hidden.keys().filter_map(|node| Some((*node, nodes.entry(*node)?)));
+            entries
+                .filter(|(_, (above, _))| *above == directory)
+                .map(|(node, (_, name))| (node, name))
+                .collect()
+        };
+        if hidden.is_empty() {
+            return Ok(Vec::new());
+        }
+        let path = self.path(directory)?;
+        let list = || self.store.list_all(who, &path, hidden.len() + 1);
+        let present = match self.settings.patience.with(list).await {
+            // A killed process has removed the directory.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.is_again(caller) => Vec::new(),
+            listed => listed?,
+        };
+        if present.iter().any(|entry| !hidden.iter().any(|(_, name)| **name == *entry.name())) {
+            return Ok(Vec::new()); // the directory stays, and so do these files
+        }
+        if !self.is_again(caller) {
+            hidden.retain(|(_, name)| present.iter().any(|entry| *entry.name() == **name));
+        }
+        for entry in &present {
+            self.keep_private(who, entry).await?;
+        }
+        let mut lifted = Vec::new();
+        for (node, name) in hidden {
+            let (from, to) = ((directory, &*name), (parent, &*name));
+            self.move_node(caller, who, from, to, Some(node), false).await?;
+            // This user has the rights in the directory above that the removal needs.
+            lock(&self.hidden).insert(node, who.clone());
+            self.ledger.hidden(node, &User::from(who));
+            lifted.push(node);
+        }
+        Ok(lifted)
+    }
+
+    /// Only a file's owner moves it out of its directory, where users mount together, and nobody else may read it
+    /// there: the directory may have been private.
+    async fn keep_private(&self, who: &Principal, entry: &FileStatus) -> Answer<()> {
+        if matches!(self.settings.identity, Identity::Caller) && entry.owner != *who.user {
+            return Err(Fault(EACCES));
+        }
+        let private = entry.permission & 0o700;
+        if entry.permission == private || !self.store.capabilities().permissions {
+            return Ok(());
+        }
+        let set = SetAttributes { permission: Some(private), ..SetAttributes::default() };
+        let path = StorePath::parse(&entry.path)?;
+        Ok(self.settings.patience.with(|| self.store.set_attributes(who, &path, &set)).await?)
     }
 
     /// Renames an entry; with `replace`, it may replace another entry.
@@ -155,6 +234,10 @@ impl Core {
         }
         let target = target.filter(|target| replace && !self.open_files(*target).is_empty());
         if let Some(target) = target {
+            // Before the target has lost its name, notice whether the source can get it.
+            if let Some(node) = node {
+                self.hold(node, false).await?;
+            }
             self.hide(caller, &who, to, &hidden, target).await?;
         }
         let renamed = match mixes {
@@ -255,7 +338,8 @@ impl Core {
         let join = |(parent, name): (u64, &str)| -> Answer<StorePath> { Ok(self.path(parent)?.join(name)?) };
         let removes = to.1.starts_with(HIDDEN);
         let held = match node {
-            Some(node) => self.hold(node, removes).await?,
+            // A hidden file that gets its name back replaces nothing.
+            Some(node) => self.hold(node, removes || from.1.starts_with(HIDDEN)).await?,
             None => Vec::new(),
         };
         let (from_path, to_path) = (join(from)?, join(to)?);

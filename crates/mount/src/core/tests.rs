@@ -2,6 +2,7 @@
 
 mod handing;
 mod killing;
+mod losing;
 mod racing;
 
 use super::*;

@@ -94,7 +94,10 @@ pub async fn offer<'a, G>(
         terms.check(&hello.map_err(|error| format!("can't read the new process's request: {error}"))?)?;
         let paused = timeout(limits.pause, pause()).await;
         paused.map_err(|_| {
-            format!("requests and writes in progress took longer than {} s", limits.pause.as_secs())
+            format!(
+                "the mount couldn't be paused within {} s: requests or writes take longer",
+                limits.pause.as_secs()
+            )
         })?
     };
     let offer = match offered.await {
@@ -178,10 +181,12 @@ pub async fn ask(peer: &mut UnixStream, terms: &Terms) -> io::Result<(State, Own
         }
     };
     let (state, [device, listener]) = timeout(PATIENCE, asked).await.map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the process that serves the mount didn't answer in time; it continues to serve",
-        )
+        let message = format!(
+            "the process that serves the mount didn't answer within {} s and continues to serve; try again, or \
+             unmount and mount without --take-over",
+            PATIENCE.as_secs()
+        );
+        io::Error::new(io::ErrorKind::TimedOut, message)
     })??;
     let listener = std::os::unix::net::UnixListener::from(listener);
     Ok((state, device, UnixListener::from_std(listener)?))
@@ -377,7 +382,7 @@ mod tests {
         };
         let terms = terms();
         let (offered, told) = futures::join!(offer(own, &terms, SHORT, pause), next);
-        assert!(offered.unwrap_err().contains("took longer"));
+        assert!(offered.unwrap_err().contains("take longer"));
         assert!(String::from_utf8(told).unwrap().contains("Refused"));
     }
 }
