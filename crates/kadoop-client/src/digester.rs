@@ -59,40 +59,61 @@ impl Digester {
     }
 }
 
-/// How long the client asks for the visible end of a file that is being written. Without an answer, it uses
-/// the length that the namenode knows.
-const VISIBLE_PATIENCE_MS: Millis = 2_000;
-/// Timeout of one such call to a datanode.
+/// Timeout of one call to a datanode that asks for the visible end of a file that is being written.
 const VISIBLE_CALL_MS: Millis = 1_000;
+/// A file that a busy writer extends has no end that stays. The search ends after this time.
+const GROWING: Duration = Duration::from_secs(2);
 
-/// The visible length of a file that is being written: all bytes that were flushed before. `known` is its
-/// length at the namenode, which learns a chunk's length only when the chunk ends.
+/// The visible end of a file that is being written.
+pub(super) struct Visible {
+    /// All bytes that were flushed before, if `doubt` is None.
+    pub end: u64,
+    /// Why more bytes may be visible: no datanode told.
+    pub doubt: Option<Failure>,
+}
+
+/// Asks for the visible end of a file that is being written, for up to `patience_ms` for each answer. `known` is
+/// the file's length at the namenode, which learns a chunk's length only when the chunk ends.
 ///
 /// # Errors
-/// Unavailable: the client's deadline has passed, so `known` may be too short.
+/// Unavailable: the client's deadline has passed.
 pub(super) fn visible_end(
     client: &Client,
     caller: &Caller,
     path: &str,
-    made: u64,
-    known: u64,
-) -> Result<u64, Failure> {
+    (made, known): (u64, u64),
+    patience_ms: Millis,
+) -> Result<Visible, Failure> {
     let config = client.link.joined().config();
-    let config = Config { give_up_ms: VISIBLE_PATIENCE_MS, read_ms: VISIBLE_CALL_MS, ..config };
-    let driver = ReadDriver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded));
-    let driver = driver.ok().filter(|driver| driver.made == made).map(Arc::new);
-    let mut end = known;
-    // Stop after a time: a busy writer always adds more.
-    let until = Instant::now() + Duration::from_millis(VISIBLE_PATIENCE_MS);
-    while Instant::now() < until
-        && let Some(driver) = &driver
-        && let Ok(Digest { length: more @ 1.., .. }) = driver.read(end, usize::MAX, client.deadline)
-    {
-        end += u64::from(more);
+    let config = Config { give_up_ms: patience_ms, read_ms: VISIBLE_CALL_MS, ..config };
+    let mut visible = Visible { end: known, doubt: None };
+    match ReadDriver::<Digest>::with(config, client, caller, path, Arc::new(Unbounded)) {
+        // Otherwise, the path has become another file.
+        Ok(driver) if driver.made == made => follow(&Arc::new(driver), client.deadline, &mut visible),
+        Ok(_) => {}
+        Err(failure) => visible.doubt = Some(failure),
     }
     match within(Duration::MAX, client.deadline).is_zero() {
         true => Err(late()),
-        false => Ok(end),
+        false => Ok(visible),
+    }
+}
+
+/// Moves the end over the bytes that datanodes tell of.
+fn follow(driver: &Arc<ReadDriver<Digest>>, deadline: Option<Instant>, visible: &mut Visible) {
+    let mut until = None;
+    loop {
+        match driver.read(visible.end, usize::MAX, deadline) {
+            Ok(Digest { length: 0, .. }) => return,
+            Ok(Digest { length, .. }) => visible.end += u64::from(length),
+            Err(failure) => {
+                visible.doubt = Some(failure);
+                return;
+            }
+        }
+        if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + GROWING) {
+            return;
+        }
     }
 }
 

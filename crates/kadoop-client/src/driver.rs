@@ -59,8 +59,8 @@ pub(super) trait Driver: Sized + Send + Sync + 'static {
 
     fn shared(&self) -> &Shared<Self::Core>;
 
-    /// Makes a call, and reports its outcome to the core. `deadline` is that of the only caller that waits for
-    /// it, if it is known.
+    /// Makes a call, and reports its outcome to the core. `deadline` is that of the caller whose thread makes it.
+    /// If others wait for the call, too, it fails for them as well, and is repeated.
     fn make(self: &Arc<Self>, issue: IssueOf<Self>, deadline: Option<Instant>);
 
     /// Looks at the core after its periodic work.

@@ -61,7 +61,8 @@ impl Client {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// NotFound, IsADirectory, PermissionDenied.
+    /// NotFound, IsADirectory, PermissionDenied. Unavailable: the file is being written, and for 10 s, no datanode
+    /// told its length.
     pub fn open(&self, caller: &Caller, path: &str) -> Result<Reader, Failure> {
         Reader::open(self, caller, path)
     }
@@ -89,11 +90,12 @@ impl Client {
             match self.link.open(self.deadline, caller, mutation) {
                 Ok(begun) => return Writer::new(self, caller, path, &begun),
                 // The namenode has to fence the session's earlier writer first.
-                Err(Failure { error: Error::Unavailable, .. })
-                    if caller.session.is_some() && Instant::now() < until =>
-                {
+                Err(failure) if failure.error == Error::Unavailable && caller.session.is_some() => {
                     drop(opening);
-                    std::thread::sleep(TAKING);
+                    std::thread::sleep(TAKING.min(until.saturating_duration_since(Instant::now())));
+                    if Instant::now() >= until {
+                        return Err(failure);
+                    }
                 }
                 Err(failure) => return Err(failure),
             }

@@ -145,8 +145,8 @@ impl Client {
 
     /// The same client, for a caller that waits until `deadline`, if that is earlier than the end of
     /// [`ClientOptions::timeout`]. A query ends then ([`Error::Unavailable`]), and its servers learn the time
-    /// that is left. A mutation isn't sent again after that; an attempt under way still gets its answer, so
-    /// that its outcome is known. An open file doesn't keep the deadline.
+    /// that is left. A mutation isn't sent after that; an attempt under way still gets its answer, so that
+    /// its outcome is known. An open file doesn't keep the deadline.
     #[must_use]
     pub fn until(&self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self.clone() }

@@ -5,6 +5,7 @@ use super::{
     access::{ATTEMPT, Entry},
     borrowing::Borrowing,
     buffers::Buffers,
+    driver::within,
     members,
     pool::Pool,
     requests::{Begun, Requests},
@@ -23,7 +24,7 @@ use strait_kadoop_core::{
 };
 use strait_kadoop_wire::{
     convert::{caller_to_wire, mutation_to_wire, request_to_wire},
-    failure::{Failure, Lost},
+    failure::{Failure, Lost, NOT_UNDERSTOOD, OTHER_VERSION},
     wire::{self, KadoopNamenodeV1Client, KdAnswer, KdMutation},
 };
 
@@ -141,8 +142,9 @@ impl Link {
         Arc::clone(&self.joined.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes a query, which ends at the deadline of its caller. `ask` must change nothing, since a retry
-    /// executes it again.
+    /// Makes a query, which ends at its caller's deadline, or earlier by the client's timeout. Two things can delay
+    /// that end: a login, which has a limit of its own, and the look-up of the namenode's name, which has none. `ask`
+    /// must change nothing, since a retry executes it again.
     pub(super) fn ask<T>(
         &self,
         deadline: Option<Instant>,
@@ -213,14 +215,14 @@ impl Link {
                 |to: &mut KadoopNamenodeV1Client, request| to.nn_begin(&on_wire, &request, &body, &opening);
             match self.execute(deadline, begin, in_doubt) {
                 // An older namenode, without this procedure.
-                Err(Failure { error: Error::Internal(_), .. }) => {}
+                Err(failure) if is_older(failure.error) => {}
                 begun => return begun,
             }
         }
         let open = |to: &mut KadoopNamenodeV1Client, request| to.nn_open(&on_wire, &request, &body, &opening);
         let opened = match self.execute(deadline, open, in_doubt) {
             // A still older namenode.
-            Err(Failure { error: Error::Internal(_), .. }) if min_replicas == 0 => {
+            Err(failure) if is_older(failure.error) && min_replicas == 0 => {
                 match self.mutate(deadline, caller, mutation)? {
                     KdAnswer::KdOpened(opened) => {
                         let min_replicas = self.joined().welcome.min_replicas;
@@ -235,8 +237,8 @@ impl Link {
     }
 
     /// Makes a request with a new number, and repeats it until the namenode accepts or refuses it, or until
-    /// the deadline. If the outcome is unknown then, `in_doubt` gets the request. The deadline doesn't end an
-    /// attempt, since its answer tells the outcome.
+    /// the deadline. If the outcome is unknown then, `in_doubt` gets the request. No attempt begins after the
+    /// deadline, but it doesn't end an attempt, since its answer tells the outcome.
     fn execute<T>(
         &self,
         deadline: Option<Instant>,
@@ -244,6 +246,10 @@ impl Link {
         in_doubt: impl FnOnce(Begun),
     ) -> Result<T, Failure> {
         self.check_process()?;
+        // It may have waited for a thread, or for the end of another opening.
+        if within(Duration::MAX, deadline).is_zero() {
+            return Err(late());
+        }
         let limits = Limits { begin: self.until(deadline), end: self.until(None) };
         loop {
             let begun = self.joined().requests.begin(limits.begin)?;
@@ -255,23 +261,19 @@ impl Link {
                 match answer.as_ref().map_err(|error| Lost::from(error.clone())) {
                     Ok(_) => judged = true,
                     Err(Lost::Unknown(_)) => doubtful = true,
-                    // The namenode rejected the caller, or was unable to serve, before it examined
-                    // the mutation. So this refusal says nothing about earlier attempts.
-                    Err(Lost::Refused(Failure {
-                        error: Error::Unauthenticated | Error::Unavailable,
-                        ..
-                    })) => {}
-                    Err(Lost::Refused(_)) => judged = true,
+                    Err(Lost::Refused(Failure { error, .. })) => judged |= !is_before_examination(error),
                     Err(Lost::NotExecuted(_)) => {}
                 }
                 answer
             });
             match answer {
                 Err(Failure { error: Error::UnknownClient, why }) => {
-                    self.rejoin(begun.client())?;
+                    let rejoined = self.rejoin(begun.client());
+                    // Even if that failed: an earlier attempt may have been executed.
                     if doubtful {
                         return Err(Failure::new(Error::OutcomeUnknown, why));
                     }
+                    rejoined?;
                     if Instant::now() >= limits.begin {
                         return Err(Failure::new(Error::Unavailable, why));
                     }
@@ -399,6 +401,7 @@ impl Link {
     /// Gives up unwanted leases, and settles openings in doubt. If files are open for writing, lets their
     /// writers do their periodic work, and renews the client's leases.
     pub(super) fn renew(self: &Arc<Self>) {
+        self.pool.revive();
         for lease in std::mem::take(&mut *self.unwanted()) {
             let this = Arc::clone(self);
             self.pool.run(move || this.give_up(lease));
@@ -447,6 +450,17 @@ impl Joined {
         let wire::KdWelcome { unit_bytes, write_bytes, min_replicas, .. } = self.welcome;
         Config { unit_bytes, write_bytes, min_replicas: min_replicas as usize, ..Config::default() }
     }
+}
+
+/// Whether the namenode is too old for the procedure.
+fn is_older(error: Error) -> bool {
+    [OTHER_VERSION, NOT_UNDERSTOOD].contains(&error)
+}
+
+/// Whether the namenode rejected the caller or the procedure, or was unable to serve, before it examined the
+/// mutation. Such a refusal says nothing about earlier attempts.
+fn is_before_examination(error: Error) -> bool {
+    is_older(error) || matches!(error, Error::Unauthenticated | Error::Unavailable)
 }
 
 /// Whether the same request may succeed later without a change by the caller.

@@ -4,7 +4,7 @@ use super::{Client, digester::visible_end};
 use std::{collections::BTreeMap, net::SocketAddr};
 use strait_flexrpc::stub::StubError;
 use strait_kadoop_core::{
-    Identity, NodeId,
+    Identity, Millis, NodeId,
     error::Error,
     messages::{Attributes, Caller, LocatedChunk, Mutation, Page, Status, Summary},
     namenode::{Rebalancing, Standing},
@@ -21,6 +21,10 @@ use strait_kadoop_wire::{
 /// Bytes of a file per request for chunk locations. These are a thousand chunks of the usual size, for which
 /// the namenode holds its lock briefly. Even if the chunks are the smallest, they fit in one answer.
 const LOCATED_BYTES: u64 = 64 << 30;
+
+/// How long a status waits for the length of a file that is being written. Without an answer it has the length
+/// that the namenode knows.
+const STATUS_PATIENCE_MS: Millis = 2_000;
 
 /// The namenode's view of its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +105,8 @@ impl Client {
         let told = self.ask(|to| to.nn_stat(&caller_to_wire(caller), &path.into()))?;
         let mut status = status_from_wire(&told)?;
         if status.open {
-            status.length = visible_end(self, caller, path, status.made, status.length)?;
+            let known = (status.made, status.length);
+            status.length = visible_end(self, caller, path, known, STATUS_PATIENCE_MS)?.end;
         }
         Ok(status)
     }
@@ -176,13 +181,16 @@ impl Client {
             let nodes = self.status()?.nodes;
             hosts.retain(|host| nodes.iter().any(|node| node.alive && node.host.node == host.node));
         }
-        let (made, known) = (found.made, found.length);
+        let known = (found.made, found.length);
         let location = |chunk: LocatedChunk| {
             let host = |node: &NodeId| hosts.iter().find(|host| host.node == *node).cloned();
             let hosts: Vec<Host> = chunk.nodes.iter().filter_map(host).collect();
             // Only the chunk's datanodes know how many bytes were flushed.
             let length = match chunk.growing && !hosts.is_empty() {
-                true => visible_end(self, caller, path, made, known)?.saturating_sub(chunk.offset),
+                true => {
+                    let visible = visible_end(self, caller, path, known, STATUS_PATIENCE_MS)?;
+                    visible.end.saturating_sub(chunk.offset)
+                }
                 false => chunk.length.into(),
             };
             Ok((chunk.growing, Location { offset: chunk.offset, length, hosts }))

@@ -27,8 +27,9 @@ struct State {
 }
 
 impl Pool {
-    /// Runs the job in another thread. If the client has no thread and can't start one, runs it here. The job
-    /// has this thread's request id.
+    /// Runs the job in another thread, which has this thread's request id. If the client has no thread and can't
+    /// start one, the job waits for [`Pool::revive`]. It can't run here, since the caller may hold the lock of a
+    /// core that the job needs.
     pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let request = RequestId::current();
         let job = move || {
@@ -42,16 +43,24 @@ impl Pool {
             self.0.1.notify_one();
             return;
         }
+        self.start(state);
+    }
+
+    /// Starts a thread if there are jobs and no threads. Call this regularly.
+    pub(super) fn revive(&self) {
+        let state = self.state();
+        if state.threads == 0 && !state.jobs.is_empty() {
+            self.start(state);
+        }
+    }
+
+    fn start(&self, mut state: MutexGuard<'_, State>) {
         state.threads += 1;
         drop(state);
         let pool = self.clone();
         let spawned = std::thread::Builder::new().name("kadoop-call".to_owned()).spawn(move || pool.work());
         if spawned.is_err() {
-            let mut state = self.state();
-            state.threads -= 1;
-            let job = if state.threads == 0 { state.jobs.pop_front() } else { None };
-            drop(state);
-            job.into_iter().for_each(|job| job());
+            self.state().threads -= 1;
         }
     }
 
@@ -78,5 +87,21 @@ impl Pool {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_job_for_which_no_thread_could_start_runs_once_one_can() {
+        let pool = Pool::default();
+        let (done, is_done) = mpsc::channel();
+        // As after a failed start.
+        pool.state().jobs.push_back(Box::new(move || done.send(()).unwrap()));
+        pool.revive();
+        is_done.recv_timeout(Duration::from_secs(30)).unwrap();
     }
 }

@@ -169,7 +169,7 @@ impl<P: Fetch> ReadDriver<P> {
     }
 
     /// Some of the content from `offset` on; nothing at the file's end. Fails at the deadline. Calls that other
-    /// threads make meanwhile end by their own limits.
+    /// threads make meanwhile, or that are due then, end by their own limits.
     pub(super) fn read(
         self: &Arc<Self>,
         offset: u64,
@@ -187,6 +187,8 @@ impl<P: Fetch> ReadDriver<P> {
                 }
                 Ok(None) if within(Duration::MAX, deadline).is_zero() => {
                     core.leave(offset);
+                    // Other callers may wait for calls that became due here.
+                    self.submit(&mut core);
                     return Err(self.failure(Error::Unavailable, None));
                 }
                 Ok(None) => {}
@@ -273,8 +275,13 @@ impl<P: Fetch> ReadDriver<P> {
         let without = located.chunks.iter_mut().filter(|chunk| chunk.nodes.is_empty() && !chunk.growing);
         for chunk in without.take(MAX_ASKED_ABOUT) {
             let of = KdVersion { chunk: chunk.chunk.0, stamp: chunk.stamp.0 };
-            // An older namenode doesn't know this procedure.
-            let Ok(told) = self.link.ask(deadline, |to| to.nn_damaged(&of)) else { return Ok(()) };
+            let told = match self.link.ask(deadline, |to| to.nn_damaged(&of)) {
+                Ok(told) => told,
+                // Without the answer, the chunk would seem damaged everywhere.
+                Err(failure) if failure.error == Error::Unavailable => return Err(failure),
+                // An older namenode doesn't know this procedure.
+                Err(_) => return Ok(()),
+            };
             for host in &told.hosts {
                 let host = host_from_wire(host)?;
                 self.places().hosts.insert(host.node, (host.address, host.identity));

@@ -6,10 +6,15 @@ use std::{
     sync::{Arc, Weak},
     time::Instant,
 };
-use strait_kadoop_core::{client::Holder, messages::Caller};
+use strait_kadoop_core::{Millis, client::Holder, messages::Caller};
 use strait_kadoop_wire::failure::Failure;
 
-/// Reads one file. Its length is the one at the opening, or greater if the file has grown.
+/// How long an opening waits for the length of a file that is being written, if no datanode tells it. After a
+/// restart, datanodes are back within 5 s.
+const OPENING_PATIENCE_MS: Millis = 10_000;
+
+/// Reads one file. [`Reader::length`] begins as the length at the opening, and rises when a later lookup finds
+/// a longer file.
 pub struct Reader {
     driver: Arc<ReadDriver<Bytes>>,
     position: u64,
@@ -24,7 +29,13 @@ impl Reader {
         let holder: Weak<dyn Holder> = Arc::<ReadDriver<Bytes>>::downgrade(&driver);
         budget.register(holder);
         let known = driver.core().length().unwrap_or(0);
-        let end = if driver.open { visible_end(client, caller, path, driver.made, known)? } else { known };
+        let mut end = known;
+        if driver.open {
+            let visible = visible_end(client, caller, path, (driver.made, known), OPENING_PATIENCE_MS)?;
+            // With a length that is too short, a copy would lack the rest without an error.
+            visible.doubt.map_or(Ok(()), Err)?;
+            end = visible.end;
+        }
         Ok(Self { driver, position: 0, end })
     }
 

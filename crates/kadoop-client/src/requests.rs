@@ -30,11 +30,11 @@ impl Requests {
         self.client
     }
 
-    /// Begins a mutation. Waits while as many others as allowed have begun after the oldest one that is
-    /// under way, answered or not.
+    /// Begins a mutation. The namenode keeps the answers of `MAX_REQUESTS_IN_FLIGHT` (64) mutations, counted
+    /// from the oldest unfinished one. If that many have begun, waits until the oldest ends.
     ///
     /// # Errors
-    /// Unavailable: this was still so at the deadline.
+    /// Unavailable: it hasn't ended at `until`.
     pub(super) fn begin(self: &Arc<Self>, until: Instant) -> Result<Begun, Failure> {
         let mut numbers = self.numbers();
         loop {

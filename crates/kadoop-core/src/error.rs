@@ -27,8 +27,13 @@ pub enum Error {
     #[error("{0}")]
     Invalid(&'static str),
     /// Another writer has the file. Ask again: recovery may be under way.
-    #[error("another writer has the file")]
+    #[error(
+        "the file is open for writing; retry after its writer closes it; if the writer is gone, keep trying"
+    )]
     Busy,
+    /// The datanode has reached a limit, or another operation uses the replica. On the wire this is `Busy`.
+    #[error("the datanode is busy: too many replicas are being written, or another operation uses this one")]
+    DatanodeBusy,
     /// The client no longer has the lease that the request needs.
     #[error("the lease is lost")]
     LeaseLost,

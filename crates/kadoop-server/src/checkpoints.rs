@@ -13,7 +13,7 @@ use strait_kadoop_core::{
 /// Writes a checkpoint of all records in the log, and returns the number of the last one.
 ///
 /// # Errors
-/// The disk's; the log is damaged or has failed.
+/// An I/O error of the disk; the log is damaged or has failed.
 pub(crate) fn checkpoint(
     disk: &RealDisk,
     cluster: u64,

@@ -213,7 +213,7 @@ impl<D: Disk> Commit<D> {
     /// in earlier segments.
     ///
     /// # Errors
-    /// The disk's. The log has then failed, unless it only lacked room.
+    /// An I/O error of the disk. The log has then failed, unless it only lacked room.
     pub(crate) fn roll(&self, disk: &D) -> io::Result<u64> {
         // This waits for a leader, which holds the lock until its records are on disk.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);

@@ -73,7 +73,7 @@ impl StorageDirectory {
     /// Replaces the identity file by one with these names and numbers, atomically.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     pub(crate) fn write(&self, numbers: &[(&str, u64)]) -> io::Result<()> {
         let mut text = format!("format {FORMAT}\n");
         for (name, number) in numbers {

@@ -7,7 +7,7 @@ use std::{fs::File, io, path::Path};
 /// system, or not on a disk.
 ///
 /// # Errors
-/// The operating system's, apart from these cases.
+/// The system call fails, apart from these cases.
 pub fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     let above = path.parent().filter(|above| !is_here(above)).unwrap_or(Path::new("."));

@@ -10,17 +10,22 @@ use strait_kadoop_core::error::Error;
 /// Placeholder for an error's text. The text itself arrives as the fault's message.
 const AS_TOLD: &str = "as the peer says";
 
+/// The peer lacks the program, its version, or the procedure. So it has executed nothing.
+pub const OTHER_VERSION: Error = Error::Internal("a peer of another version");
+/// The peer can't decode the arguments. So it has executed nothing.
+pub const NOT_UNDERSTOOD: Error = Error::Internal("a request that the peer doesn't understand");
+
 /// The reason why a call to the cluster failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The kind of error. Each kind except [`Error::OutcomeUnknown`] means that nothing was changed.
     pub error: Error,
-    /// More detail, for people; can be empty.
+    /// More detail as a text; can be empty.
     pub why: String,
 }
 
 impl Failure {
-    /// A failure with detail for people.
+    /// A failure with more detail as a text.
     pub fn new(error: Error, why: impl Into<String>) -> Self {
         Self { error, why: why.into() }
     }
@@ -88,7 +93,7 @@ pub fn refuse(error: Error) -> ServiceError {
     })
 }
 
-/// As [`refuse`], with `why` as the text for people.
+/// As [`refuse`], with `why` as the detail.
 pub fn refuse_for(error: Error, why: String) -> ServiceError {
     ServiceError::Fault(match known(error) {
         Some(number) => Fault::application(number, why),
@@ -110,6 +115,8 @@ pub fn kind_of(number: u32) -> Error {
 }
 
 fn known(error: Error) -> Option<u32> {
+    // Earlier versions know only the one number, and the receiver knows who sent it.
+    let error = if error == Error::DatanodeBusy { Error::Busy } else { error };
     let alike = |known: &Error| std::mem::discriminant(known) == std::mem::discriminant(&error);
     NUMBERS.iter().find(|(_, known)| alike(known)).map(|(number, _)| *number)
 }
@@ -188,9 +195,7 @@ impl From<CallError> for Lost {
                 refusal @ (Refusal::ProgramUnavailable
                 | Refusal::VersionMismatch { .. }
                 | Refusal::ProcedureUnavailable),
-            ) => {
-                Self::Refused(Failure::new(Error::Internal("a peer of another version"), refusal.to_string()))
-            }
+            ) => Self::Refused(Failure::new(OTHER_VERSION, refusal.to_string())),
             CallError::NotExecuted(refusal @ Refusal::TooLarge) => {
                 Self::Refused(Failure::new(Error::Invalid("larger than a call carries"), refusal.to_string()))
             }
@@ -205,7 +210,7 @@ impl From<CallError> for Lost {
 fn from_fault(fault: Fault) -> Failure {
     let error = match fault.kind {
         FaultKind::Application(number) => kind_of(number),
-        FaultKind::GarbageArguments => Error::Internal("a request that the peer doesn't understand"),
+        FaultKind::GarbageArguments => NOT_UNDERSTOOD,
         FaultKind::System => Error::Internal("the peer failed"),
     };
     Failure::new(error, fault.message)
@@ -221,9 +226,20 @@ mod tests {
             let ServiceError::Fault(fault) = refuse(error) else { panic!("{error} isn't a fault") };
             assert_eq!(from_fault(fault).error, error);
         }
+        assert_eq!(number_of(Error::DatanodeBusy), number_of(Error::Busy));
         let newer = from_fault(Fault::application(4_000, "no such moon"));
         assert_eq!(newer.error, Error::Internal("the peer refused the call with a code of a newer version"));
         assert!(newer.to_string().contains("no such moon"));
+    }
+
+    #[test]
+    fn only_a_peer_that_lacks_the_procedure_has_surely_executed_nothing() {
+        let refused: Lost = CallError::NotExecuted(Refusal::ProcedureUnavailable).into();
+        assert!(matches!(refused, Lost::Refused(Failure { error, .. }) if error == OTHER_VERSION));
+        for fault in [Fault::system("it panicked".to_owned()), Fault::application(4_000, "newer".to_owned())]
+        {
+            assert!(![OTHER_VERSION, NOT_UNDERSTOOD].contains(&from_fault(fault).error));
+        }
     }
 
     #[test]

@@ -69,7 +69,15 @@ impl Key {
     /// # Errors
     /// The file can't be read. InvalidData: it isn't a cluster's key.
     pub fn load(path: &Path) -> io::Result<Self> {
-        let line = read(path)?;
+        Self::read(fs::File::open(path)?, path)
+    }
+
+    /// Loads the open file `path`.
+    ///
+    /// # Errors
+    /// As [`Key::load`].
+    pub fn read(file: fs::File, path: &Path) -> io::Result<Self> {
+        let line = line(file)?;
         let why = match parse(&line, CLIENT_PREFIX) {
             Some(_) => "is the clients' key; namenode and datanodes need the cluster's own",
             None => "isn't a cluster's key",
@@ -122,7 +130,7 @@ impl ClientKey {
     /// # Errors
     /// The file can't be read. InvalidData: it is neither a clients' key nor a cluster's.
     pub fn load(path: &Path) -> io::Result<Self> {
-        let line = read(path)?;
+        let line = line(fs::File::open(path)?)?;
         let cluster = parse(&line, CLUSTER_PREFIX).map(|secret| Key(secret).for_clients());
         cluster
             .or_else(|| parse(&line, CLIENT_PREFIX).map(Self))
@@ -160,9 +168,9 @@ fn invalid(path: &Path, why: &str) -> io::Error {
 }
 
 /// The file's first [`MAX_FILE_BYTES`] as text. Bytes that aren't UTF-8 become text that isn't a key.
-fn read(path: &Path) -> io::Result<String> {
+fn line(file: fs::File) -> io::Result<String> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -56,7 +56,7 @@ pub fn socket(path: &Path, flags: SocketFlags) -> io::Result<(OwnedFd, SocketAdd
 /// Sends the request.
 ///
 /// # Errors
-/// The operating system's.
+/// The system call fails.
 pub fn ask(socket: &OwnedFd, wanted: &KdBorrow) -> io::Result<()> {
     let packet = strait_xdr::to_vec(wanted).map_err(|error| io::Error::other(error.to_string()))?;
     uninterrupted(|| send(socket, &packet, SendFlags::NOSIGNAL))?;
@@ -82,7 +82,7 @@ pub fn asked(socket: &OwnedFd) -> io::Result<Option<Result<KdBorrow>>> {
 /// Sends the answer, without waiting. It fits in the socket's buffer, since a connection has only one answer.
 ///
 /// # Errors
-/// The operating system's.
+/// The system call fails.
 pub fn answer(socket: &OwnedFd, lent: Result<Lent>) -> io::Result<()> {
     let refused = lent.as_ref().map_or_else(|error| number_of(*error), |_| 0);
     let packet =
@@ -102,7 +102,7 @@ pub fn answer(socket: &OwnedFd, lent: Result<Lent>) -> io::Result<()> {
 /// Waits for the answer.
 ///
 /// # Errors
-/// The operating system's; InvalidData: the packet isn't an answer, or lacks its descriptors. Inner error:
+/// The system call fails; InvalidData: the packet isn't an answer, or lacks its descriptors. Inner error:
 /// the datanode's refusal.
 pub fn answered(socket: &OwnedFd) -> io::Result<Result<Lent>> {
     let strange = |why| io::Error::new(io::ErrorKind::InvalidData, why);

@@ -24,7 +24,8 @@ use strait_kadoop_core::{
     messages::{Digest, Digested, Piece},
 };
 
-/// The numbers that a tag covers: ten for most calls, and 128 for the checksums of a read of 1 MiB.
+/// The numbers that a tag covers: five to eight for most calls, 14 for a write to three datanodes, and 136 for the
+/// answer to a read of 1 MiB, whose 256 checksums are packed two to a number.
 pub type Numbers = SmallVec<[u64; 24]>;
 
 /// First number that an answer's tag covers. No call's tag begins with it, since no procedure has this
@@ -146,7 +147,11 @@ impl Asked {
             0 => Ok(answer),
             number => Err(match kind_of(number) {
                 Error::OutcomeUnknown => Lost::Unknown("the datanode doesn't know the outcome".to_owned()),
-                error => Lost::Refused(Failure::new(error, format!("at {address}"))),
+                error => {
+                    // The two have one number. A datanode's answer isn't about the file's writer.
+                    let error = if error == Error::Busy { Error::DatanodeBusy } else { error };
+                    Lost::Refused(Failure::new(error, format!("at {address}")))
+                }
             }),
         }
     }

@@ -24,7 +24,7 @@ fn kind_of(error: Kadoop) -> ErrorKind {
         Kadoop::NotEmpty => ErrorKind::NotEmpty,
         Kadoop::PermissionDenied => ErrorKind::PermissionDenied,
         Kadoop::Invalid(_) => ErrorKind::InvalidArgument,
-        Kadoop::Busy | Kadoop::LeaseLost | Kadoop::Limit(_) => ErrorKind::Busy,
+        Kadoop::Busy | Kadoop::DatanodeBusy | Kadoop::LeaseLost | Kadoop::Limit(_) => ErrorKind::Busy,
         Kadoop::NoDatanodes | Kadoop::NoReplica | Kadoop::Unavailable | Kadoop::LogBehind => {
             ErrorKind::Unavailable
         }

@@ -2,10 +2,12 @@
 mod kadoop_cluster;
 
 use bytes::Bytes;
-use kadoop_cluster::{Cluster, SUPERUSER, path, superuser};
+use futures::{FutureExt, StreamExt};
+use kadoop_cluster::{Cluster, DEADLINE, SUPERUSER, path, superuser};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use strait_store::work::Work;
 use strait_store::{
     CreateOptions, ErrorKind, FileSystem, FileSystemExt, MemoryStore, Principal, SetAttributes,
 };
@@ -80,6 +82,25 @@ async fn a_checksum_that_nobody_waits_for_asks_for_no_further_blocks() {
     assert!(asked < 30, "{asked} of 60 blocks were asked for");
     let stopped = async || calls(&cluster, "digest") <= asked + 1;
     stays_task("it doesn't go on", Duration::from_millis(300), stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_an_earlier_call_began_has_the_time_of_the_call_that_waits_for_it() {
+    let cluster = Cluster::start(1);
+    let store = cluster.store(1).await;
+    let (who, root) = (superuser(), path("/"));
+    store.mkdirs(&who, &path("/d"), None).await.unwrap();
+    let earlier = Some(Instant::now());
+    let mut entries = loop {
+        let mut entries = store.list(&who, &root);
+        // Rarely, the thread fails before this one looks for its answer.
+        if Work::scope(earlier, async { entries.next().now_or_never() }).await.is_none() {
+            break entries;
+        }
+    };
+    let later = Some(Instant::now() + DEADLINE);
+    let first = Work::scope(later, entries.next()).await.unwrap().unwrap();
+    assert_eq!(first.path, "/d");
 }
 
 /// Number of calls of an operation at the datanodes.

@@ -99,7 +99,7 @@ impl<D: Disk + Clone> Datanode<D> {
         self.demand_stamp(*chunk, *stamp)?;
         let beginnings = self.copies.running.iter().filter(|copy| matches!(copy.into, Into::Open(_)));
         if self.replicas.contains_key(chunk) || beginnings.count() >= MAX_BEGINNINGS {
-            return Err(Error::Busy);
+            return Err(Error::DatanodeBusy);
         }
         if source.length > self.config.continue_below_bytes {
             return Err(Error::Invalid("the chunk to continue is too long to be copied"));
@@ -262,7 +262,7 @@ impl<D: Disk + Clone> Datanode<D> {
         // A late call of the chunk's pipeline may have made a replica. Its files may have the names that
         // the copy's files would get.
         if matches!(copy.into, Into::Sealed(_)) && self.replicas.contains_key(&copy.chunk) {
-            return self.abandon(copy, Error::Busy);
+            return self.abandon(copy, Error::DatanodeBusy);
         }
         let Copy { chunk, stamp, directory, source, into, .. } = copy;
         match into {

@@ -137,7 +137,7 @@ impl<D: Disk + Clone> Datanode<D> {
     /// must be a random number, never used by another run.
     ///
     /// # Errors
-    /// The disks'.
+    /// A disk's I/O error that concerns more than one file, or more than 65,536 directories.
     pub fn start(
         config: Config,
         directories: Vec<D>,

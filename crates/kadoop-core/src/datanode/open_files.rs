@@ -77,7 +77,7 @@ impl<D: Disk + Clone> Datanode<D> {
             _ => None,
         });
         let idle = idle.min_by_key(|replica| replica.written);
-        let chunk = idle.map(|replica| replica.chunk).ok_or(Error::Busy)?;
+        let chunk = idle.map(|replica| replica.chunk).ok_or(Error::DatanodeBusy)?;
         self.open_for_writes.retain(|other| *other != chunk);
         let Some(Kept::Live(replica)) = self.replicas.get_mut(&chunk) else { return Ok(()) };
         let index = replica.directory.into();

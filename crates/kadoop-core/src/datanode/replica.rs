@@ -219,7 +219,7 @@ impl<D: Disk> Replica<D> {
     /// The open file of the replica's bytes. Opens it if it isn't open.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub fn open(&self, disk_: &D) -> io::Result<D::File> {
         match &self.files {
             Some(files) => Ok(files.data.clone()),

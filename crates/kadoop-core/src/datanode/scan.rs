@@ -25,11 +25,11 @@ pub(super) struct Scan<'a, D: Disk> {
 }
 
 impl<'a, D: Disk> Scan<'a, D> {
-    /// Lists all directories. Of two replicas of one chunk, the better one counts, first by its stamp.
-    /// Removes leftovers of interrupted seals and copies.
+    /// Lists all directories. If a chunk has two replicas, keeps the one with the higher stamp, then the
+    /// undamaged sealed one, then the longer one. Deletes leftovers of interrupted seals and copies.
     ///
     /// # Errors
-    /// The disks'.
+    /// A disk's I/O error that concerns more than one file, or more than 65,536 directories.
     pub fn of(directories: &'a [Grouped<D>], cluster: u64, config: &'a Config) -> io::Result<Self> {
         let (replicas, strangers, unopened) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut scan = Self { directories, cluster, config, replicas, strangers, unopened };

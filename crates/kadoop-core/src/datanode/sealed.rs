@@ -71,7 +71,7 @@ impl Sealed {
     /// A replica that an earlier version sealed in two files.
     ///
     /// # Errors
-    /// The disk's. Inner: the table is damaged, or belongs to another replica.
+    /// An I/O error of the disk. Inner: the table is damaged, or belongs to another replica.
     pub fn split<D: Disk>(
         disk: &D,
         directory: u16,
@@ -90,7 +90,7 @@ impl Sealed {
     /// Opens the file, and finds the table that names this replica.
     ///
     /// # Errors
-    /// The disk's. Inner: there is no valid table, or only tables of another replica.
+    /// An I/O error of the disk. Inner: there is no valid table, or only tables of another replica.
     pub fn open<D: Disk>(
         &self,
         disk: &D,

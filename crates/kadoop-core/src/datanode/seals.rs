@@ -15,13 +15,13 @@ use crate::{
 };
 
 impl<D: Disk + Clone> Datanode<D> {
-    /// Seals the replica at `length`, on disk. Not even a namenode's order changes a sealed
-    /// replica's bytes.
+    /// Cuts the replica to `length`, and seals it under `stamp`, on disk. A replica that is sealed at this length gets
+    /// only the stamp. From then on nothing changes its bytes, not even a namenode's order.
     ///
     /// # Errors
     /// StaleStamp: the chunk has a higher stamp here. NoReplica: there is no replica. NotOpen: it is
-    /// sealed at another length. BeyondEnd: it is shorter, or more of it is acknowledged. Busy: another
-    /// seal of it is under way. Corrupt: it has lost bytes. Disk, NoSpace: the disk failed or is full.
+    /// sealed at another length. BeyondEnd: it is shorter, or more of it is acknowledged. DatanodeBusy:
+    /// another seal of it is under way. Corrupt: it has lost bytes. Disk, NoSpace: the disk failed or is full.
     pub fn seal(&mut self, chunk: ChunkId, stamp: Stamp, length: u32) -> Result<()> {
         match self.begin_seal(chunk, stamp, length)? {
             Some(sealing) => self.finish_seal(sealing.sync()),

@@ -186,7 +186,8 @@ pub(super) fn length_before_table(size: u64, unit: u32) -> Option<u32> {
 /// error is the other replica to which the records belong.
 ///
 /// # Errors
-/// The disk's. A read error doesn't shorten the prefix, since the unreadable bytes may have been synced.
+/// An I/O error of the disk. A read error doesn't shorten the prefix, since the unreadable bytes may have
+/// been synced.
 pub fn provable<F: DiskFile>(
     data: &F,
     records: &F,

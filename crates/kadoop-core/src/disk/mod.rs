@@ -20,32 +20,32 @@ pub trait Disk {
     /// Makes an empty file, and replaces an existing one of that name.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn create(&self, name: &str) -> io::Result<Self::File>;
     /// Opens an existing file.
     ///
     /// # Errors
-    /// The operating system's; `NotFound` if there is no such file.
+    /// The system call fails, with `NotFound` if there is no such file.
     fn open(&self, name: &str) -> io::Result<Self::File>;
     /// Renames a file, and replaces an existing one of the new name.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     ///
     /// # Errors
-    /// The operating system's; `NotFound` if there is no such file.
+    /// The system call fails, with `NotFound` if there is no such file.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// All names, unordered.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Returns when all changes of names are on stable storage.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn sync_names(&self) -> io::Result<()>;
 }
 
@@ -54,17 +54,17 @@ pub trait DiskFile: Clone {
     /// Writes all of `bytes` at `offset`; grows the file if needed.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Reads up to `buffer.len()` bytes; fewer only at the file's end.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// As [`DiskFile::read_at`], into a new vector.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn read_vec(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         let read = self.read_at(offset, &mut bytes)?;
@@ -74,18 +74,18 @@ pub trait DiskFile: Clone {
     /// Length in bytes.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn length(&self) -> io::Result<u64>;
     /// Cuts or grows (with zeroes) the file.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     fn set_length(&self, length: u64) -> io::Result<()>;
     /// Grows the file to `length` with zeroes and reserves space for them, so that writes within it
     /// don't change metadata.
     ///
     /// # Errors
-    /// The operating system's; the disk is full.
+    /// The system call fails; the disk may be full.
     fn preallocate(&self, length: u64) -> io::Result<()>;
     /// Begins to write the data for which [`DiskFile::sync_data`] will wait, so a sync of another
     /// file may include that data. Guarantees nothing.
@@ -93,7 +93,7 @@ pub trait DiskFile: Clone {
     /// Returns when bytes and length are on stable storage.
     ///
     /// # Errors
-    /// The operating system's. Data written since the last successful sync may then be lost, even if a
+    /// The system call fails. Data written since the last successful sync may then be lost, even if a
     /// second sync succeeds. To be safe, write the data again to another file.
     fn sync_data(&self) -> io::Result<()>;
 }
@@ -102,7 +102,7 @@ pub trait DiskFile: Clone {
 /// allocate much memory.
 ///
 /// # Errors
-/// The operating system's.
+/// The system call fails.
 pub fn read_whole<F: DiskFile>(file: &F) -> io::Result<Vec<u8>> {
     const STEP: usize = 1 << 20;
     let mut bytes = Vec::new();

@@ -28,7 +28,7 @@ impl RealDisk {
     /// Opens an existing directory.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     pub fn open(directory: &Path) -> io::Result<Self> {
         Ok(Self(Arc::new(File::open(directory)?)))
     }
@@ -36,7 +36,7 @@ impl RealDisk {
     /// Opens a file for reading, to pass its descriptor to another process.
     ///
     /// # Errors
-    /// The operating system's; `NotFound` if there is no such file.
+    /// The system call fails, with `NotFound` if there is no such file.
     pub fn open_to_read(&self, name: &str) -> io::Result<File> {
         self.open_as(name, OFlags::RDONLY)
     }
@@ -51,7 +51,7 @@ impl RealDisk {
     /// The device number of the directory's file system.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     pub fn device(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.dev())
     }
@@ -59,7 +59,7 @@ impl RealDisk {
     /// The total and free space of the directory's file system.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The system call fails.
     pub fn space(&self) -> io::Result<StatVfs> {
         Ok(fstatvfs(&*self.0)?)
     }

@@ -54,7 +54,7 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
     /// Begins the checkpoint of the state after record `sequence`.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub fn create(disk: &'a D, cluster: u64, sequence: u64, faults: Faults) -> io::Result<Self> {
         let file = disk.create(TEMPORARY)?;
         file.write_at(0, &header(cluster, sequence))?;
@@ -65,7 +65,7 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
     /// Adds an item.
     ///
     /// # Errors
-    /// The disk's; the item is larger than [`read_checkpoint`] accepts.
+    /// An I/O error of the disk; the item is larger than [`read_checkpoint`] accepts.
     pub fn item(&mut self, item: &[u8]) -> io::Result<()> {
         if item.len() > MAX_ITEM_BYTES {
             return Err(io::Error::other(format!("a checkpoint can't hold an item of {} bytes", item.len())));
@@ -79,7 +79,7 @@ impl<'a, D: Disk> CheckpointWriter<'a, D> {
     /// Finishes the checkpoint. On return it is on disk under its final name.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub fn finish(mut self) -> io::Result<()> {
         self.write_block(LAST)?;
         if !self.faults.has(Fault::CheckpointNotSynced) {
@@ -129,7 +129,7 @@ fn header(cluster: u64, sequence: u64) -> [u8; HEADER_BYTES] {
 /// Calls `each` with each item of the checkpoint of the state after record `sequence`, in order.
 ///
 /// # Errors
-/// The disk's; damage; a newer version or another cluster; errors of `each`.
+/// An I/O error of the disk; damage; a newer version or another cluster; errors of `each`.
 pub fn read_checkpoint<D: Disk>(
     disk: &D,
     cluster: u64,

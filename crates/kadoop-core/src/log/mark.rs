@@ -34,7 +34,7 @@ impl<F: DiskFile> Mark<F> {
     /// Opens the mark, or makes it if the log has none. Raises it to record `sequence`, durably.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub(super) fn set<D: Disk<File = F>>(disk: &D, cluster: u64, sequence: u64) -> io::Result<Self> {
         let file = match disk.open(NAME) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -56,7 +56,7 @@ impl<F: DiskFile> Mark<F> {
     /// Writes the mark for record `sequence`, which is on disk, without a sync of the mark.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub(super) fn note(&mut self, sequence: u64) -> io::Result<()> {
         self.slot = SECOND_SLOT - self.slot;
         self.synced = false;
@@ -73,7 +73,7 @@ impl<F: DiskFile> Mark<F> {
 /// directory. So if the mark is missing from a directory with other files, it was lost.
 ///
 /// # Errors
-/// The disk's.
+/// An I/O error of the disk.
 pub fn make_mark<D: Disk>(disk: &D, cluster: u64) -> io::Result<()> {
     let file = disk.create(TEMPORARY)?;
     file.write_at(0, &slot(cluster, 0))?;
@@ -86,7 +86,7 @@ pub fn make_mark<D: Disk>(disk: &D, cluster: u64) -> io::Result<()> {
 /// The number in the mark. None if there is no mark: older versions made none.
 ///
 /// # Errors
-/// The disk's; the mark is damaged, or belongs to another cluster.
+/// An I/O error of the disk; the mark is damaged, or belongs to another cluster.
 pub fn read_mark<D: Disk>(disk: &D, cluster: u64) -> Result<Option<u64>, LogError> {
     let file = match disk.open(NAME) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

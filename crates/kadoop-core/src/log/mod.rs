@@ -118,7 +118,7 @@ pub fn checkpoints(names: &[String]) -> Vec<u64> {
 /// older of the two covers. A start uses the second checkpoint if the newest is unreadable.
 ///
 /// # Errors
-/// The disk's.
+/// An I/O error of the disk.
 pub fn prune<D: crate::disk::Disk>(disk: &D, faults: Faults) -> io::Result<()> {
     let names = disk.list()?;
     let checkpoints = checkpoints(&names);

@@ -36,7 +36,7 @@ pub enum Tail {
 /// number of the last record, and the state of the log's end.
 ///
 /// # Errors
-/// The disk's; a gap; damage other than a torn end; errors of `each`.
+/// An I/O error of the disk; a gap; damage other than a torn end; errors of `each`.
 pub fn read_log<D: Disk>(
     disk: &D,
     cluster: u64,

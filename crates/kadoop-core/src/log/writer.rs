@@ -44,7 +44,7 @@ impl<D: Disk> Journal<D> {
     /// which shows that no record is missing.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub fn start(
         disk: D,
         cluster: u64,
@@ -88,7 +88,7 @@ impl<D: Disk> Journal<D> {
     /// frames.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub fn commit(&mut self) -> io::Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut rest = &waiting[..];
@@ -127,7 +127,7 @@ impl<D: Disk> Journal<D> {
     /// Keeps a mark beside the log from now on (see [`super::read_mark`]).
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub fn keep_mark(&mut self) -> io::Result<()> {
         self.mark = Some(Mark::set(&self.disk, self.cluster, self.next_sequence - 1)?);
         Ok(())
@@ -149,7 +149,7 @@ impl<D: Disk> Journal<D> {
     /// at a clean end, without queued records.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub fn trim(&mut self) -> io::Result<()> {
         self.file.set_length(self.offset)
     }
@@ -158,7 +158,7 @@ impl<D: Disk> Journal<D> {
     /// without queued records.
     ///
     /// # Errors
-    /// The disk's.
+    /// An I/O error of the disk.
     pub fn roll(&mut self) -> io::Result<()> {
         if self.offset > HEADER_BYTES as u64 {
             self.take_room()?;
@@ -181,8 +181,8 @@ impl<D: Disk> Journal<D> {
     /// Reserves room for the next segment.
     ///
     /// # Errors
-    /// The disk's. Unlike other errors of the log, these are harmless: the caller can try again, and
-    /// the current segment still takes records until it is full.
+    /// An I/O error of the disk. Unlike other errors of the log, these are harmless: the caller can try again,
+    /// and the current segment still takes records until it is full.
     pub fn take_room(&mut self) -> io::Result<()> {
         if self.next.is_none() {
             self.next = Some(blank_segment(&self.disk, self.segment_bytes)?);

@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Event {
     /// No file has the chunk any more.
     Gone(ChunkId),
+    /// As [`Event::Gone`], for a chunk that was open: this member of its pipeline may have a replica.
+    Discarded(ChunkId, NodeId),
     /// The chunk's stamp and length are final.
     Ended(ChunkId),
     /// The wanted number of replicas has changed.
@@ -134,7 +136,7 @@ impl State {
             }
             Record::Detached { at, time_ms } => {
                 let top = self.unlink(at, *time_ms)?;
-                self.end_writers_below(top);
+                self.end_writers_below(top, events);
                 self.inode_mut(top)?.parent = top;
                 self.detached.push(top);
                 Ok(())
@@ -313,7 +315,9 @@ impl State {
         gone.sort_unstable();
         gone.iter().for_each(|chunk| self.remove_chunk(*chunk, events));
         if let Some(file) = self.open_inodes.get(&inode).and_then(|file| self.open.get_mut(file)) {
-            file.chunks.retain(|open| gone.binary_search(&open.chunk).is_err());
+            for open in file.chunks.extract_if(.., |open| gone.binary_search(&open.chunk).is_ok()) {
+                discard(&open, events);
+            }
         }
         Ok(())
     }
@@ -408,9 +412,7 @@ impl State {
 
     fn remove_file(&mut self, number: InodeNo, chunks: Box<[ChunkId]>, events: &mut Vec<Event>) {
         chunks.into_iter().for_each(|chunk| self.remove_chunk(chunk, events));
-        if let Some(file) = self.open_inodes.remove(&number) {
-            self.open.remove(&file);
-        }
+        self.end_writer(number, events);
     }
 
     /// Frees the next inode of the detached trees, depth first: a directory's entries before itself.
@@ -432,9 +434,9 @@ impl State {
     }
 
     /// Ends the leases of the files in a tree, whose inodes still exist.
-    fn end_writers_below(&mut self, top: InodeNo) {
+    fn end_writers_below(&mut self, top: InodeNo, events: &mut Vec<Event>) {
         let mut ended = Vec::new();
-        for (file, open) in &self.open {
+        for open in self.open.values() {
             let mut at = open.inode;
             while at != top
                 && at != ROOT
@@ -443,13 +445,16 @@ impl State {
                 at = inode.parent;
             }
             if at == top {
-                ended.push((*file, open.inode));
+                ended.push(open.inode);
             }
         }
-        for (file, inode) in ended {
-            self.open.remove(&file);
-            self.open_inodes.remove(&inode);
-        }
+        ended.into_iter().for_each(|inode| self.end_writer(inode, events));
+    }
+
+    /// Ends the lease of a file that has no name any more, if it has one.
+    fn end_writer(&mut self, inode: InodeNo, events: &mut Vec<Event>) {
+        let open = self.open_inodes.remove(&inode).and_then(|file| self.open.remove(&file));
+        open.iter().flat_map(|file| &file.chunks).for_each(|open| discard(open, events));
     }
 
     fn inode_mut(&mut self, number: InodeNo) -> Applied<&mut Inode> {
@@ -461,6 +466,11 @@ impl State {
         let at = file.place(chunk).ok_or("no such open chunk")?;
         Ok(&mut file.chunks[at])
     }
+}
+
+/// Notes where replicas of a chunk that was open may lie. Its members report them only when it ends.
+fn discard(open: &OpenChunk, events: &mut Vec<Event>) {
+    events.extend(open.pipeline.iter().map(|member| Event::Discarded(open.chunk, member.node)));
 }
 
 /// Appends to a list of chunks without spare capacity: such a list seldom grows and stays in memory

@@ -112,7 +112,7 @@ pub fn load_part<D: Disk>(disk: &D, cluster: u64, config: &Config) -> Result<Loa
 /// Writes a checkpoint of `state` and removes the files that it replaces.
 ///
 /// # Errors
-/// The disk's.
+/// An I/O error of the disk.
 pub fn save<D: Disk>(disk: &D, cluster: u64, config: &Config, state: &State) -> std::io::Result<()> {
     write_checkpoint(disk, cluster, config, state)?;
     log::prune(disk, config.faults)
@@ -122,7 +122,7 @@ pub fn save<D: Disk>(disk: &D, cluster: u64, config: &Config, state: &State) -> 
 /// before it are still needed.
 ///
 /// # Errors
-/// The disk's.
+/// An I/O error of the disk.
 pub fn write_checkpoint<D: Disk>(
     disk: &D,
     cluster: u64,

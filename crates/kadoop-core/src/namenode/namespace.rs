@@ -23,7 +23,12 @@ const BELOW_CLUSTERS: Error = Error::Invalid(
     "the replication is below the cluster's minimum of replicas (the namenode's --min-replicas); ask for at \
      least that many",
 );
-const BELOW_MINIMUM: Error = Error::Invalid("the replication is below the file's minimum of replicas");
+const BELOW_MINIMUM: Error =
+    Error::Invalid("the replication is below the file's minimum of replicas; ask for more replicas");
+const BAD_CHUNK_SIZE: Error = Error::Invalid(
+    "the block size is below the cluster's minimum (the namenode's --min-block-size, 1 MiB by default) or \
+     above 2 GiB",
+);
 
 /// A file to make.
 pub(super) struct NewFile<'p> {
@@ -88,7 +93,7 @@ impl View<'_> {
         time_ms: Millis,
     ) -> Result<Decision, Refusal> {
         if new.chunk_bytes < self.config.min_chunk_bytes.max(1) || new.chunk_bytes > MAX_CHUNK_BYTES {
-            return Err(Error::Invalid("the chunk size is below the cluster's minimum or above 2 GiB").into());
+            return Err(BAD_CHUNK_SIZE.into());
         }
         self.check_replication(new.replication)?;
         if new.min_replicas > new.replication {

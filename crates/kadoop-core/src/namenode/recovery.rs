@@ -113,8 +113,9 @@ impl Namenode {
         }
     }
 
-    /// Some open files of this client whose pipelines have lost members: some members have run unbroken,
-    /// or all have restarted and are back.
+    /// Up to `MAX_BROKEN` files of this client, as of the last tick: those whose last open chunk has no claimed end and
+    /// a broken pipeline. A pipeline is broken if some of its members, but not all, have restarted or are dead; or if
+    /// all have restarted and are back.
     pub fn broken_pipelines(&self, client: ClientId) -> Vec<FileId> {
         let of_client = (client, FileId(0))..=(client, FileId(u64::MAX));
         self.cluster.broken.range(of_client).take(MAX_BROKEN).map(|(_, file)| *file).collect()

@@ -357,12 +357,17 @@ impl Namenode {
                 self.cluster.ended = self.cluster.ended.saturating_sub(1);
                 self.cluster.copies.remove(&chunk);
                 for node in self.cluster.good.remove(&chunk).unwrap_or_default() {
-                    let stamp = Stamp(self.state.next.stamp.0.saturating_sub(1));
-                    self.delete(node, chunk, stamp);
+                    self.delete(node, chunk, self.latest_stamp());
                 }
                 self.review(chunk);
             }
+            Event::Discarded(chunk, node) => self.delete(node, chunk, self.latest_stamp()),
         }
+    }
+
+    /// The latest stamp that was given out: no replica has a later one.
+    fn latest_stamp(&self) -> Stamp {
+        Stamp(self.state.next.stamp.0.saturating_sub(1))
     }
 
     /// Handles a reader's statement that a replica is damaged: if the replica counts as good, orders its

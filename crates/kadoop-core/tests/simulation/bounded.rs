@@ -208,7 +208,7 @@ fn computed() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Processor time to remove a file of so many chunks, and to have its datanode delete them.
+/// Processor time to remove a file of this many chunks, and to have its datanode delete them.
 fn removal(chunks: usize) -> Duration {
     let mut cluster = Cluster::new(1, None);
     cluster.write(1, &vec![1; chunks]);

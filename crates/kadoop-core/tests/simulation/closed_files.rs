@@ -108,7 +108,7 @@ fn another_replica_is_refused_while_all_open_ones_are_amid_a_write() {
     let mut datanode = start(&SimDisk::default(), 1, 1);
     let under_way = whole_write(1, 0, 2 * UNIT);
     let place = datanode.place(&under_way).unwrap().unwrap();
-    assert_eq!(write(&mut datanode, 2, 0, 5), Err(Error::Busy));
+    assert_eq!(write(&mut datanode, 2, 0, 5), Err(Error::DatanodeBusy));
     let placed = place.put(&under_way);
     datanode.finish(1, &under_way, placed);
     assert_eq!(datanode.settled(), [(1, Ok(()))]);

@@ -114,6 +114,60 @@ fn an_idle_reader_gives_up_what_was_read_ahead_and_reads_on_later() {
     assert!(!read_on(&mut reader, 160, 16, 10, 3_000).is_empty());
 }
 
+/// Lets all calls under way fail, and those that follow.
+fn refuse_all(reader: &mut ReaderCore, now: u64) {
+    while let Some(issue) = reader.next_call() {
+        match issue.call {
+            ReadCall::Read { .. } => reader.on_read(issue.id, Err(Error::Unavailable), now),
+            ReadCall::Locate { .. } => reader.on_located(issue.id, Err(Error::Unavailable), now),
+            ReadCall::Suspect { .. } => {}
+        }
+    }
+}
+
+#[test]
+fn requests_of_callers_who_left_do_not_pile_up() {
+    let purse = Arc::new(Purse::of(1_000));
+    let mut reader = reader(&purse);
+    read_on(&mut reader, 0, 16, 2, 0);
+    answer(&mut reader, 0);
+    reader.give_up(0, 0);
+    assert_eq!(reader.read(32, 16, 1), Ok(None));
+    assert!(purse.taken() > 0, "more than the requested bytes are fetched");
+    refuse_all(&mut reader, 1);
+    assert!(reader.wake_at().is_some(), "the request is repeated for its caller");
+    reader.leave(32);
+    assert_eq!((reader.wake_at(), purse.taken()), (None, 0), "and for nobody else");
+}
+
+#[test]
+fn bytes_that_arrive_after_their_caller_left_count_as_read_ahead() {
+    let mut reader = reader(&Arc::new(Purse::of(0)));
+    assert_eq!(reader.read(0, 16, 0), Ok(None));
+    reader.leave(0);
+    assert_eq!(answer(&mut reader, 1).len(), 1);
+    assert_eq!(reader.read(0, 16, 2).unwrap().unwrap().len(), 16);
+    assert!(reader.next_call().is_none());
+}
+
+#[test]
+fn a_caller_has_its_whole_patience_after_an_earlier_one_left() {
+    let mut reader = reader(&Arc::new(Purse::of(0)));
+    assert_eq!(reader.read(0, 16, 0), Ok(None));
+    // Its call is under way.
+    reader.leave(0);
+    refuse_all(&mut reader, 1_000);
+    assert_eq!(reader.wake_at(), None, "it isn't repeated for nobody");
+    let later = 2 * config().give_up_ms;
+    assert_eq!(reader.read(0, 16, later), Ok(None));
+    refuse_all(&mut reader, later);
+    assert_eq!(reader.read(0, 16, later + 1), Ok(None), "the first failure is no reason to give up");
+    let end = later + config().give_up_ms;
+    reader.tick(end);
+    refuse_all(&mut reader, end);
+    assert_eq!(reader.read(0, 16, end), Err(Error::Unavailable));
+}
+
 fn writer(purse: &Arc<Purse>) -> WriterCore {
     let budget: Arc<dyn Budget> = Arc::clone(purse) as _;
     WriterCore::within(config(), budget, FileId(1), 1_000, 0, 0)

@@ -43,7 +43,7 @@ fn take(cluster: &mut Cluster, beat: &Heartbeat) -> Result<Option<HeartbeatAnswe
     cluster.namenode.take_heartbeat(beat, "", cluster.now)
 }
 
-/// Takes so many parts, none of which is the last.
+/// Takes this many parts, none of which is the last.
 fn take_some(cluster: &mut Cluster, beat: &Heartbeat, parts: usize) {
     for _ in 0..parts {
         assert!(matches!(take(cluster, beat), Ok(None)));
@@ -66,7 +66,7 @@ fn register(cluster: &mut Cluster, at: usize) {
     assert!(answer.report);
 }
 
-/// The datanodes that readers are told of, by chunk.
+/// The datanodes that the namenode names to readers, by chunk.
 fn located(cluster: &Cluster) -> Vec<Vec<NodeId>> {
     let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, u64::MAX).unwrap();
     located.chunks.into_iter().map(|chunk| chunk.nodes).collect()

@@ -208,7 +208,7 @@ fn the_last_replica_on_a_rack_isnt_the_superfluous_one() {
 fn replicas_that_are_all_on_one_rack_get_another_elsewhere() {
     let racks = [["a"; 9].as_slice(), &["b"]].concat();
     let mut cluster = told::Cluster::on_racks(&racks, None);
-    // Nothing is written to a datanode that was silent for so long.
+    // Nothing is written to a datanode that was silent for this time.
     cluster.pass(5_000, &[9]);
     let chunk = cluster.write(2, &[10])[0].chunk;
     assert_eq!(racks_after(&mut cluster, chunk, 3).len(), 2);

@@ -587,7 +587,7 @@ fn what_an_append_has_replaced_is_kept_while_one_crash_would_take_the_new_chunk(
     assert_eq!(parts, [(10, 1), (5, 0)]);
 }
 
-/// Writes and closes a file of so many chunks with two replicas each.
+/// Writes and closes a file of this many chunks with two replicas each.
 fn closed_with_chunks(cluster: &mut Cluster, chunks: usize) {
     let file = cluster.create(2);
     let mut ends = Vec::new();
@@ -600,7 +600,7 @@ fn closed_with_chunks(cluster: &mut Cluster, chunks: usize) {
     assert_eq!(cluster.ask(Mutation::Complete { file, ends }), Ok(Answer::Completed(true)));
 }
 
-/// Number of the file's chunks with so many counted replicas.
+/// Number of the file's chunks with this many counted replicas.
 fn with_replicas(cluster: &Cluster, replicas: usize) -> usize {
     let located = cluster.namenode.locate(&someone("kadoop"), "/f", 0, u64::MAX).unwrap();
     located.chunks.iter().filter(|chunk| chunk.nodes.len() == replicas).count()
@@ -731,5 +731,27 @@ fn an_end_that_is_told_twice_is_refused() {
     let mut replayed = State::new(&Config::default());
     for transaction in &cluster.namenode.outbox {
         assert_eq!(replayed.apply(transaction, &mut Vec::new()), Ok(()));
+    }
+}
+
+/// Members of a pipeline report a replica when it is sealed, so the namenode knows those of an open chunk by its
+/// record alone.
+#[test]
+fn replicas_of_an_open_chunk_are_deleted_with_it() {
+    for with_file in [false, true] {
+        let mut cluster = Cluster::new(3, None);
+        let file = cluster.create(3);
+        let new = cluster.add(file, Vec::new());
+        (0..3).for_each(|at| cluster.hold(&new, at, 10, ReplicaState::Open));
+        cluster.pass(2_000, &[]);
+        assert_eq!(cluster.holders(new.chunk).len(), 3);
+        let ends = vec![End { chunk: new.chunk, length: 0, durable: Vec::new() }];
+        let deletion = match with_file {
+            false => Mutation::Complete { file, ends },
+            true => Mutation::Delete { path: "/f".into(), recursive: false },
+        };
+        cluster.ask(deletion).unwrap();
+        cluster.pass(2_000, &[]);
+        assert_eq!(cluster.holders(new.chunk), []);
     }
 }

@@ -34,7 +34,7 @@ fn what_happens_while_a_seal_is_synced_is_seen_before_it_counts() {
             let mut datanode = start(&disk, 1, fault);
             write(&mut datanode, 1, 0, 50);
             let sealing = datanode.begin_seal(CHUNK, STAMP, 40).unwrap().unwrap();
-            assert_eq!(datanode.begin_seal(CHUNK, STAMP, 40).err(), Some(Error::Busy));
+            assert_eq!(datanode.begin_seal(CHUNK, STAMP, 40).err(), Some(Error::DatanodeBusy));
             assert_eq!(write(&mut datanode, 1, 40, 50), Some(Err(Error::NotOpen)));
             datanode.publish(CHUNK, STAMP, 40).unwrap();
             assert_eq!(read(&datanode, STAMP, 0, 50), Ok(bytes(0, 40)));

@@ -19,7 +19,7 @@ fn chunk(number: u64) -> NewChunk {
     NewChunk { chunk: ChunkId(number), stamp: Stamp(number), pipeline, continues: None }
 }
 
-/// A writer of a new file with its first chunk, and with so many bytes.
+/// A writer of a new file with its first chunk, and with this many bytes.
 fn writer(bytes: usize) -> WriterCore {
     let mut writer = WriterCore::new(config(), FileId(1), 1_000, 0, 0).with_first_chunk(chunk(1));
     if bytes > 0 {
@@ -95,7 +95,7 @@ fn a_first_chunk_whose_members_are_gone_is_abandoned_for_another() {
     assert_eq!((write.chunk, write.offset, write.bytes.len()), (ChunkId(2), 0, 20));
 }
 
-/// A namenode with so many datanodes, and a client.
+/// A namenode with this many datanodes, and a client.
 fn namenode(nodes: u64) -> (Namenode, ClientId) {
     let config = Config::default();
     let mut namenode = Namenode::new(config.clone(), State::new(&config), 0, 1);

@@ -106,7 +106,7 @@ fn content(disk: &SimDisk, file: &str) -> Vec<u8> {
 }
 
 #[test]
-fn open_files_that_were_swapped_dont_count_and_are_told_of() {
+fn swapped_open_files_dont_count_and_are_reported() {
     let disk = written(false);
     assert_eq!(start(&disk.copy(), None).strangers(), []);
     swap(&disk, &["open", "sums"]);
@@ -125,7 +125,7 @@ fn open_files_that_were_swapped_dont_count_and_are_told_of() {
 
 /// A start believes the names of sealed replicas' files, of which there may be millions.
 #[test]
-fn sealed_files_that_were_swapped_give_no_bytes_and_are_told_of_when_they_are_looked_at() {
+fn swapped_sealed_files_give_no_bytes_and_are_reported_once_they_are_checked() {
     let disk = written(true);
     swap_sealed(&disk);
     let mut datanode = start(&disk, None);

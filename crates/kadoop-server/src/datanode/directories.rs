@@ -23,7 +23,8 @@ pub(super) struct Directories {
     identity: Identity,
     /// 0 until the datanode has joined its first namenode.
     cluster: u64,
-    /// Directories that were new at this start, if another directory has been in a cluster.
+    /// Directories that were empty at this start, although another one already belonged to a cluster. The
+    /// datanode warns about them: perhaps their disks aren't mounted.
     added: Vec<PathBuf>,
 }
 
@@ -117,7 +118,7 @@ impl Directories {
     /// Records the cluster of the first namenode that the datanode has joined.
     ///
     /// # Errors
-    /// The disks'.
+    /// An I/O error of a disk.
     pub(super) fn join(&mut self, cluster: u64) -> io::Result<()> {
         if self.cluster == 0 {
             self.cluster = cluster;
@@ -131,7 +132,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Directories that had no identity although this datanode has been in a cluster before.
+    /// Directories that were empty at this start, although another one already belonged to a cluster.
     pub(super) fn added(&self) -> &[PathBuf] {
         &self.added
     }
@@ -263,7 +264,7 @@ mod tests {
 
     /// The reason for the warning: perhaps the new directory's disk isn't mounted.
     #[test]
-    fn an_empty_directory_beside_others_that_have_joined_is_told_of() {
+    fn reports_an_empty_directory_beside_others_that_have_joined() {
         let root = tempfile::tempdir().unwrap();
         let paths = ["first", "second", "third"].map(|name| root.path().join(name));
         let added = |of: &[PathBuf]| take(of).unwrap().0.added().to_vec();

@@ -248,10 +248,10 @@ impl Shared {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the cluster of the first namenode that the datanode has joined.
+    /// Records the cluster's number, unless one is recorded already.
     ///
     /// # Errors
-    /// The disks'.
+    /// An I/O error of a disk.
     pub(super) fn join(&self, cluster: u64) -> io::Result<()> {
         self.directories().join(cluster)?;
         if self.read().cluster() == 0 {

@@ -111,7 +111,7 @@ impl Hosts {
         near.map(|known| known.host.node).collect()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Known> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Known> + Clone {
         self.known.values()
     }
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_is_told_of_once_and_only_while_both_are_heard() {
+    fn reports_a_rival_once_and_only_while_both_are_heard() {
         let mut hosts = hosts(&[(HERE, HERE, 0)]);
         let node = NodeId(1);
         let hear = |hosts: &mut Hosts, heard| hosts.known.get_mut(&node).unwrap().heard = heard;

@@ -252,7 +252,7 @@ impl Shared {
         rejoin: bool,
     ) -> Result<wire::KdCredential<'static>> {
         let (Some(holder), Some(desk)) = (holder(call), &self.desk) else {
-            return Err(Error::Invalid("only the holder of a credential can renew it"));
+            return Err(Error::Invalid("the caller has no credential that could be renewed"));
         };
         if !call.encrypted {
             return Err(Error::Invalid("a credential can be renewed over TLS only"));

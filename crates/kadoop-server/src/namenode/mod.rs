@@ -73,6 +73,11 @@ const FIRST_MS: Millis = 60_000;
 /// Largest call or answer for clients: a listing of 1,000 names of maximum length, and the chunks
 /// of a file of 4 TiB.
 const CLIENT_PAYLOAD_BYTES: usize = 16 << 20;
+/// For all arriving calls of datanodes above 128 KiB: four of the largest. The memory is taken before the key of their
+/// senders is checked.
+const RECEIVE_BYTES: usize = 4 * strait_flexrpc::limits::MESSAGE_BYTES;
+/// For all arriving calls of clients above 128 KiB. Hardly any call is that large.
+const CLIENT_RECEIVE_BYTES: usize = 8 * CLIENT_PAYLOAD_BYTES;
 /// Workers for clients. Each mutation holds one until its record is on disk.
 const CLIENT_WORKERS: usize = 256;
 
@@ -331,6 +336,7 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
     let of = ServerOptions {
         udp: false,
         connections: options.descriptors.connections(),
+        receive_bytes: RECEIVE_BYTES,
         ..ServerOptions::default()
     };
     let datanodes = ServerOptions {
@@ -360,6 +366,7 @@ fn serve(options: &NamenodeOptions, shared: &Arc<Shared>) -> io::Result<(Server,
         keyless_programs: shared.desk.iter().map(|_| KadoopLoginV1Server::<()>::PROGRAM).collect(),
         tls: shared.desk.as_ref().map(|desk| desk.tls()),
         payload_bytes: CLIENT_PAYLOAD_BYTES,
+        receive_bytes: CLIENT_RECEIVE_BYTES,
         workers: WorkerLimits { most: CLIENT_WORKERS, ..of.workers },
         ..of
     };

@@ -3,6 +3,7 @@
 use super::hosts::Known;
 use std::collections::BTreeMap;
 use strait_kadoop_core::{Millis, NodeId};
+use strait_kadoop_wire::Host;
 
 /// The latest logged state of each datanode.
 #[derive(Debug)]
@@ -27,16 +28,25 @@ impl Roll {
     /// Logs what has changed since the last call.
     pub(super) fn call<'k>(
         &mut self,
-        known: impl Iterator<Item = &'k Known>,
+        all: impl Iterator<Item = &'k Known> + Clone,
         now: Millis,
         dead_ms: Millis,
         safe_mode: bool,
     ) {
-        for known in known {
+        for known in all.clone() {
             let silent_ms = now.saturating_sub(known.heard);
             let (node, address) = (known.host.node.0, known.host.address);
             match self.note(known.host.node, silent_ms < dead_ms) {
-                Some(News::Joined) => tracing::info!(node, %address, "a datanode has joined"),
+                Some(News::Joined) => match earlier(all.clone(), &known.host) {
+                    None => tracing::info!(node, %address, "a datanode has joined"),
+                    Some(earlier) => tracing::warn!(
+                        node,
+                        %address,
+                        earlier = earlier.0,
+                        "a new datanode has joined at the address of an earlier one, which may have lost its \
+                         directories; if so, decommission the earlier one"
+                    ),
+                },
                 Some(News::Dead) => {
                     tracing::info!(node, %address, silent_ms, "declared a datanode dead");
                 }
@@ -59,9 +69,17 @@ impl Roll {
     }
 }
 
+/// Another datanode that had this one's address.
+fn earlier<'k>(mut all: impl Iterator<Item = &'k Known>, host: &Host) -> Option<NodeId> {
+    let other = all.find(|known| known.host.address == host.address && known.host.node != host.node);
+    other.map(|known| known.host.node)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
+    use strait_kadoop_core::Identity;
 
     #[test]
     fn a_datanode_is_news_when_it_joins_dies_and_comes_back_and_not_between() {
@@ -69,5 +87,18 @@ mod tests {
         let told = [true, true, false, false, true, true].map(|alive| roll.note(NodeId(1), alive));
         assert_eq!(told, [Some(News::Joined), None, Some(News::Dead), None, Some(News::Back), None]);
         assert_eq!(roll.note(NodeId(2), true), Some(News::Joined));
+    }
+    #[test]
+    fn a_datanode_that_had_the_address_before_is_found() {
+        let known = |node, port| {
+            let (identity, address) = (Identity(node), SocketAddr::from(([127, 0, 0, 1], port)));
+            let (name, rack) = (String::new(), String::new());
+            let host = Host { node: NodeId(node as u32), identity, address, name, rack };
+            let calls_from = address.ip();
+            Known { host, calls_from, capacity_bytes: 0, used_bytes: 0, heard: 0 }
+        };
+        let all = [known(1, 9_093), known(2, 9_094), known(3, 9_093)];
+        let before = |at: usize| earlier(all.iter(), &all[at].host);
+        assert_eq!([before(1), before(2)], [None, Some(NodeId(1))]);
     }
 }

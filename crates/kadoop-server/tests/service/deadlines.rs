@@ -104,13 +104,29 @@ fn a_change_is_not_sent_again_after_its_deadline() {
 }
 
 #[test]
+fn a_change_whose_time_is_over_is_not_sent() {
+    let Servers { client, namenode: _namenode, datanode: _datanode, _directory } = servers();
+    let (me, late) = (superuser(), client.until(Some(Instant::now())));
+    let unavailable = |failure: Failure| assert_eq!(failure.error, Error::Unavailable, "{failure}");
+    unavailable(late.mkdirs(&me, "/d", 0o755).unwrap_err());
+    unavailable(late.create(&me, "/new", &one_replica()).unwrap_err());
+    unavailable(late.append(&me, "/f").unwrap_err());
+    unavailable(late.concat(&me, "/f", &["/other".to_owned()]).unwrap_err());
+    for path in ["/d", "/new"] {
+        assert_eq!(client.stat(&me, path).unwrap_err().error, Error::NotFound, "{path}");
+    }
+    client.append(&me, "/f").unwrap();
+}
+
+#[test]
 fn a_change_under_way_gets_its_answer_after_the_deadline() {
     let Servers { namenode, client, datanode: _datanode, _directory } = servers();
     let me = superuser();
     namenode.freeze();
     let made = std::thread::scope(|scope| {
-        let brief = client.until(Some(Instant::now() + BRIEF / 4));
-        let making = scope.spawn(move || brief.mkdirs(&superuser(), "/d", 0o755));
+        let client = &client;
+        let make = move || client.until(Some(Instant::now() + BRIEF / 4)).mkdirs(&superuser(), "/d", 0o755);
+        let making = scope.spawn(make);
         pause("the deadline passes", BRIEF);
         assert!(!making.is_finished());
         namenode.thaw();

@@ -90,7 +90,7 @@ impl Load {
         lock(&self.shared.files).iter().filter(|file| file.closed).cloned().collect()
     }
 
-    /// Waits until so many more files are closed.
+    /// Waits until this many more files are closed.
     ///
     /// # Panics
     /// After the deadline.

@@ -15,7 +15,7 @@ fn seldom() -> Config {
     Config { heartbeat_ms: SELDOM_MS, stale_ms: 2 * SELDOM_MS, dead_ms: 3 * SELDOM_MS, ..config() }
 }
 
-/// A namenode and so many datanodes with few heartbeats.
+/// A namenode and this many datanodes with few heartbeats.
 fn start(datanodes: usize) -> Cluster {
     let mut cluster =
         Cluster::start_with(0, key(), |options| NamenodeOptions { config: seldom(), ..options });

@@ -152,7 +152,7 @@ impl Rack {
         self.disks.iter().find(|(who, _)| *who == of).map(|(_, disk)| disk).expect("it has a small disk")
     }
 
-    /// Waits until the namenode counts so many datanodes as alive.
+    /// Waits until the namenode counts this many datanodes as alive.
     pub fn wait_for_alive(&self, count: usize) {
         let alive = |client: &Client| {
             let status = client.status();

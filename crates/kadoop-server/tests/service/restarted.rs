@@ -73,7 +73,9 @@ fn bytes_of_a_writer_that_was_dropped_while_the_namenode_started_are_read_soon()
     let options = namenode_options(&cluster.directory.path().join("namenode"));
     cluster.restart_slowly(NamenodeOptions { listen, ..options }, || {
         drop(dropped);
-        // The second one begins after the namenode's refusal of whatever was asked before the first.
+        // Until a datanode joins, the namenode lets each change wait for 3 s, and then refuses it. Another thread
+        // sends the dropped writer's request, at about the time of the first call. So the namenode has refused
+        // that request, too, before the second call ends.
         for _ in 0..2 {
             let refused = client.mkdirs(&superuser(), "/early", 0o755).map_err(|failure| failure.error);
             assert_eq!(refused, Err(Error::NoDatanodes));

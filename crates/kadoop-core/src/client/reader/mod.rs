@@ -173,9 +173,18 @@ impl<P: Content> ReaderCore<P> {
         }
         let Some((start, slot)) = self.slots.range_mut(..=offset).next_back() else { return Ok(None) };
         let start = *start;
-        slot.wanted = true;
+        let was_wanted = std::mem::replace(&mut slot.wanted, true);
+        if !was_wanted {
+            // `give_up_ms` is the patience of callers, and the range may have been requested long ago.
+            slot.since = now;
+        }
         match &mut slot.state {
             State::Waiting(_) | State::Fetching => Ok(None),
+            State::End | State::Failed(_) if !was_wanted => {
+                // No caller got this outcome when it was fresh.
+                self.slots.remove(&start);
+                self.read(offset, length, now)
+            }
             State::End => {
                 self.slots.remove(&start);
                 Ok(Some(P::nothing()))
@@ -202,11 +211,15 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
-    /// A caller no longer waits for the bytes at `offset`. They count as read ahead, unless another caller
-    /// requests them again.
+    /// A caller no longer waits for the bytes at `offset`. If a call for them is under way, they count as read
+    /// ahead. Otherwise the reader forgets the request, so that requests of callers who left don't pile up.
+    /// If another caller waits for the same bytes, its next [`ReaderCore::read`] requests them again.
     pub fn leave(&mut self, offset: u64) {
-        if let Some((_, slot)) = self.slots.range_mut(..=offset).next_back() {
-            slot.wanted = false;
+        let Some((start, slot)) = self.slots.range_mut(..=offset).next_back() else { return };
+        slot.wanted = false;
+        if matches!(slot.state, State::Waiting(_)) {
+            let start = *start;
+            self.slots.remove(&start);
         }
     }
 

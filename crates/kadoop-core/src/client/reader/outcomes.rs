@@ -25,6 +25,7 @@ impl<P: Content> ReaderCore<P> {
                 }
             }
             Err(Error::Unavailable) => {
+                self.forget_unwanted();
                 self.locate_at = now + self.config.retry_ms;
                 let give_up = self.config.give_up_ms;
                 for slot in self.slots.values_mut() {
@@ -81,6 +82,11 @@ impl<P: Content> ReaderCore<P> {
     /// Handles a slot for which no known replica gave bytes: the namenode may know other replicas, or the
     /// file may end before the slot.
     pub(super) fn exhausted(&mut self, at: u64, now: Millis) {
+        if self.slots.get(&at).is_some_and(|slot| !slot.wanted) {
+            // No caller waits for it, so don't repeat it.
+            self.slots.remove(&at);
+            return;
+        }
         let chunk = self.chunk_at(at);
         let known = chunk.map(|chunk| (chunk.offset + u64::from(chunk.length), chunk.nodes.len()));
         let listed = chunk.map(|chunk| (chunk.chunk, chunk.nodes.clone()));
@@ -116,7 +122,13 @@ impl<P: Content> ReaderCore<P> {
         }
     }
 
+    /// Forgets the ranges that no caller waits for, except those with a call under way.
+    fn forget_unwanted(&mut self) {
+        self.slots.retain(|_, slot| slot.wanted || !matches!(slot.state, State::Waiting(_)));
+    }
+
     fn fail_waiting(&mut self, error: Error) {
+        self.forget_unwanted();
         for slot in self.slots.values_mut().filter(|slot| matches!(slot.state, State::Waiting(_))) {
             slot.state = State::Failed(error);
         }

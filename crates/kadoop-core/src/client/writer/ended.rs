@@ -12,7 +12,8 @@ pub(super) struct Ended {
     pub new: NewChunk,
     /// The chunk's length; 0 abandons the chunk.
     pub length: u32,
-    /// Whether its pipeline broke. Then the writer begins no chunk before a member has sealed this one.
+    /// Whether its pipeline broke. If so, the writer requests no further chunk until a member has sealed
+    /// this one. A chunk of length 0 needs no seal.
     pub broken: bool,
     /// Members to ask for the next seal.
     pub ask: Vec<NodeId>,

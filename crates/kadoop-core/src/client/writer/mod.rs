@@ -511,7 +511,7 @@ impl WriterCore {
         }
     }
 
-    /// Tells every member the acknowledged length, if the goal needs that.
+    /// Sends every member the acknowledged length, if the goal needs that.
     fn tell(&mut self) {
         let Some(goal) = self.goal.filter(|_| self.staged.bytes() == 0) else { return };
         // The members of a chunk without bytes don't know it yet.

@@ -65,8 +65,8 @@ impl<D: Disk> Replica<D> {
     /// Seals the replica at `length`, or begins to. The caller has to refuse the held writes before.
     ///
     /// # Errors
-    /// Busy: another seal is under way. NotOpen: it is already sealed at another length. BeyondEnd: it
-    /// is shorter, or more of it is acknowledged. Corrupt: it has lost bytes. Disk, NoSpace: the disk
+    /// DatanodeBusy: another seal is under way. NotOpen: it is already sealed at another length. BeyondEnd:
+    /// it is shorter, or more of it is acknowledged. Corrupt: it has lost bytes. Disk, NoSpace: the disk
     /// failed or is full.
     pub fn begin_seal(
         &mut self,
@@ -75,7 +75,7 @@ impl<D: Disk> Replica<D> {
         config: &Config,
     ) -> Result<Begun<D::File>, Failure> {
         if self.sealing.is_some() {
-            return Err(Error::Busy.into());
+            return Err(Error::DatanodeBusy.into());
         }
         if self.tabled {
             // It was sealed before a crash. To write another table would put its bytes at risk.

@@ -88,7 +88,7 @@ pub struct Losses {
     node: usize,
     older: Vec<SimDisk>,
     gone: Option<NodeId>,
-    /// Chunks that may be gone with the lost datanode. Of their bytes, so many must be on another's disks.
+    /// Chunks that may be gone with the lost datanode. Of their bytes, this many must be on another's disks.
     pub lost: BTreeMap<ChunkId, u32>,
     done: bool,
     /// Whether the operator admits each datanode that is refused.
