@@ -6,13 +6,9 @@
 //! `FLEXRPC_CALLS=…` sets the number of calls. It is a thousand by default, and a million in `make
 //! test-heavy`.
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-
+use crate::common::proxy::{Faults, tcp_proxy, udp_proxy};
+use crate::common::{self, COUNT_SLOWLY, STALL_EVERY, Service, procedure};
 use bytes::Bytes;
-use common::{COUNT_SLOWLY, STALL_EVERY, Service, procedure};
-use proxy::{Faults, tcp_proxy, udp_proxy};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -181,7 +177,7 @@ fn count(log: Vec<Vec<u8>>) -> HashMap<Vec<u8>, usize> {
 }
 
 #[test]
-fn what_is_told_of_each_callee_of_a_chain_agrees_with_its_own_log() {
+fn the_outcome_of_each_callee_of_a_chain_agrees_with_its_own_log() {
     let calls = calls() / CALLS_PER_CHAIN / CALLERS + 1;
     let faults = Arc::new(Faults::default());
     let services: Vec<_> = (0..3).map(|_| Arc::new(Service::default())).collect();

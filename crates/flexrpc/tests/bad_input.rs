@@ -17,13 +17,9 @@
 //! | callees that don't stop talking | `hostile_callees.rs` |
 //! | chains that lead astray, or nowhere | `chain_limits.rs` |
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
+use crate::common::raw::{self, Raw};
+use crate::common::{self, COUNT, ECHO, Service, client, procedure};
 use bytes::Bytes;
-use common::{COUNT, ECHO, Service, client, procedure};
-use raw::Raw;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,13 +1,9 @@
 //! Limits of a chain call at a callee: to which callees it may pass the call on, and how long that
 //! may take.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
+use crate::common::raw::{self, Raw};
+use crate::common::{self, COUNT, SLEEP, Service, client, procedure};
 use bytes::Bytes;
-use common::{COUNT, SLEEP, Service, client, procedure};
-use raw::Raw;
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};

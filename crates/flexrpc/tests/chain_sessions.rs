@@ -1,12 +1,8 @@
 //! A caller's reaction if a callee of a chain no longer knows its session.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
+use crate::common::raw::Raw;
+use crate::common::{self, COUNT, Service, client, procedure};
 use bytes::Bytes;
-use common::{COUNT, Service, client, procedure};
-use raw::Raw;
 use std::sync::Arc;
 use strait_flexrpc::{
     AdmissionLimits, Forwarding, MulticastOptions, Outcome, Refusal, Server, ServerOptions,

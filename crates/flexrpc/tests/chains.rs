@@ -1,12 +1,8 @@
 //! Serial multicasting through real sockets.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
+use crate::common::raw::{self, Raw};
+use crate::common::{self, COUNT, ECHO, FAIL, SLEEP_IF_MARKED, Service, client, procedure};
 use bytes::Bytes;
-use common::{COUNT, ECHO, FAIL, SLEEP_IF_MARKED, Service, client, procedure};
-use raw::Raw;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -2,12 +2,8 @@
 //! believes frames with a tag. So if the server tagged the refusal of a forged copy, a stranger
 //! could pass that refusal to the caller while the server executes the true call.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
-use common::{COUNT, Service, procedure};
-use raw::Raw;
+use crate::common::raw::{self, Raw};
+use crate::common::{self, COUNT, Service, procedure};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;

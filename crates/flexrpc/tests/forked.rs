@@ -1,5 +1,6 @@
 //! A child forked from a process that makes calls, while its other threads hold locks.
 
+#[allow(dead_code)] // of what the other tests use
 mod common;
 
 use bytes::Bytes;

@@ -1,12 +1,8 @@
 //! A callee can't keep its callers beyond their timeout, whatever it sends or omits.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
+use crate::common::raw::{self, Raw};
+use crate::common::{self, COUNT, ECHO, SLEEP, client, procedure};
 use bytes::Bytes;
-use common::{COUNT, ECHO, SLEEP, client, procedure};
-use raw::Raw;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 use strait_flexrpc::proto::frame::{Head, Kind};

@@ -1,12 +1,8 @@
 //! No caller can take so many workers, so much memory or so many sessions that other callers get
 //! none.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
-use common::{COUNT, ECHO, SLEEP, Service, procedure};
-use raw::Raw;
+use crate::common::raw::{self, Raw};
+use crate::common::{self, COUNT, ECHO, SLEEP, Service, procedure};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! Parallel multicasting through real sockets.
 
-mod common;
-
+use crate::common::{self, COUNT, ECHO, FAIL, Service, client, procedure, server};
 use bytes::Bytes;
-use common::{COUNT, ECHO, FAIL, Service, client, procedure, server};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,12 +1,8 @@
 //! Plain ONC RPC on FlexRPC's port, in hand-made messages: every answer of RFC 5531,
 //! retransmissions, and messages that no proper client sends. tests/idl has unmodified clients.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
-use common::{COUNT, ECHO, FAIL, PANIC, PROGRAM, SLEEP, Service, client, procedure};
-use raw::Raw;
+use crate::common::raw::{self, Raw};
+use crate::common::{self, COUNT, ECHO, FAIL, PANIC, PROGRAM, SLEEP, Service, client, procedure};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! Plain ONC RPC over TCP: calls that clients repeat over another connection, and each client's
 //! share of connections.
 
-mod common;
-
-use common::{COUNT, SLEEP, Service, procedure};
+use crate::common::{self, COUNT, SLEEP, Service, procedure};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

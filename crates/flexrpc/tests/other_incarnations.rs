@@ -1,10 +1,8 @@
 //! A restarted server with other settings refuses calls that the previous incarnation executed.
 //! Their callers must not learn "not executed".
 
-mod common;
-
+use crate::common::{self, COUNT, Service, client, procedure, server};
 use bytes::Bytes;
-use common::{COUNT, Service, client, procedure, server};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -1,13 +1,9 @@
 //! Callers with keys of their own, beside callers with the cluster's key. The key identifies the
 //! caller, and no caller can use another's session.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
+use crate::common::raw::{self, Raw};
+use crate::common::{self, COUNT, ECHO, PROGRAM, Service, eventually, procedure};
 use bytes::Bytes;
-use common::{COUNT, ECHO, PROGRAM, Service, eventually, procedure};
-use raw::Raw;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::any::Any;

@@ -22,13 +22,11 @@
 //! in `net/pool.rs`, outcomes in `client/gather.rs`, the lifetime of cache entries in
 //! `proto/admission`, the bytes that a relay may pass on in `proto/relay.rs`.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
+use crate::common::raw::{self, Raw};
+use crate::common::{
+    self, COUNT, ECHO, HOLD, PROGRAM, SLEEP, SLEEP_IF_MARKED, Service, client, procedure, server,
+};
 use bytes::Bytes;
-use common::{COUNT, ECHO, HOLD, PROGRAM, SLEEP, SLEEP_IF_MARKED, Service, client, procedure, server};
-use raw::Raw;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,12 +1,8 @@
 //! Calls to callees that became silent fail early, even if they have much time left.
 
-mod common;
-#[path = "common/raw.rs"]
-mod raw;
-
+use crate::common::raw::{self, Raw};
+use crate::common::{self, ECHO, SLEEP, SLEEP_IF_MARKED, Service, procedure};
 use bytes::Bytes;
-use common::{ECHO, SLEEP, SLEEP_IF_MARKED, Service, procedure};
-use raw::Raw;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

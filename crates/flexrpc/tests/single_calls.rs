@@ -1,8 +1,8 @@
 //! Single calls over both transports, through real sockets.
 
-mod common;
-
-use common::{COUNT, ECHO, FAIL, FULL, PANIC, PROGRAM, RUNNING, SLEEP, Service, client, procedure, server};
+use crate::common::{
+    self, COUNT, ECHO, FAIL, FULL, PANIC, PROGRAM, RUNNING, SLEEP, Service, client, procedure, server,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_flexrpc::{

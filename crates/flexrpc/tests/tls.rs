@@ -1,12 +1,9 @@
 //! TLS with real certificates: which peers are trusted, refusals and their reasons, and calls that
 //! work as without TLS.
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-
+use crate::common::proxy;
+use crate::common::{self, COUNT, ECHO, PROGRAM, Service, procedure};
 use bytes::Bytes;
-use common::{COUNT, ECHO, PROGRAM, Service, procedure};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! Tells a process from the children that were forked from it, without a system call for each question.
+//! Distinguishes a process from the children that were forked from it, without a system call for each question.
 //!
 //! ```text
 //!   fork(2) ── handler of pthread_atfork, in the child ── FORKS + 1

@@ -133,8 +133,9 @@ struct Turns {
 struct Turn<'t>(&'t Turns, Option<MutexGuard<'t, ()>>);
 
 impl Turns {
-    /// Waits for a turn, until the call's deadline. Refuses calls beyond `most`, since other programs need
-    /// threads, too.
+    /// Waits until no other one-at-a-time dispatch function runs, at most until the deadline. With `most` calls
+    /// that wait or run, further ones are `Overloaded`: each occupies a worker thread, and the server's other
+    /// RPC programs need workers.
     fn take(&self, deadline: Option<Instant>) -> Result<Turn<'_>, ServiceError> {
         let mut turn = Turn(self, None);
         if self.calls.fetch_add(1, Ordering::Relaxed) >= self.most {
@@ -381,7 +382,7 @@ pub unsafe extern "C" fn frpc_svc_start(listen: *const c_char, key: *const frpc_
 pub unsafe extern "C" fn frpc_svc_control(option: c_uint, value: *const c_void) -> c_int {
     guarded(0, || {
         if value.is_null() {
-            return Err("the option's value is a null pointer".to_owned());
+            return Err("the option is a null pointer: pass the value's address".to_owned());
         }
         // SAFETY: the caller's promise for the option, as for all reads below.
         let is_on = || unsafe { value.cast::<c_int>().read() } != 0;

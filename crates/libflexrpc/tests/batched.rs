@@ -1,8 +1,6 @@
 //! A client of libtirpc that batches calls, at a server of FlexRPC in C.
 
-mod common;
-
-use common::{cc, here, run, with_library};
+use crate::common::{cc, here, run, with_library};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 

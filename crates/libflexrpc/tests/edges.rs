@@ -1,8 +1,6 @@
 //! A callee whose procedure has a large argument, and a caller that uses its handles to the very end.
 
-mod common;
-
-use common::{cc, here, run, with_library};
+use crate::common::{cc, here, run, with_library};
 use frpcgen::{Builder, Output, Style};
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,8 +1,6 @@
 //! Forked processes of C programs, which use their parents' handles.
 
-mod common;
-
-use common::{cc, here, library_directory, run, with_library};
+use crate::common::{cc, here, library_directory, run, with_library};
 use std::process::Command;
 use strait_flexrpc::{Reply, Request, Server, ServerOptions, ServiceError};
 use strait_testkit::{Forked, skip};

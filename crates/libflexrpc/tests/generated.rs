@@ -1,9 +1,7 @@
 //! The C that frpcgen writes: it compiles without a warning, agrees with rpcgen's code on the wire,
 //! survives damaged messages, and docs/flexrpc-c.md tells the truth.
 
-mod common;
-
-use common::{cc, here, run, with_library};
+use crate::common::{cc, here, run, with_library};
 use frpcgen::{Builder, Output, Style};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};

@@ -1,8 +1,6 @@
 //! Parts of the header that the other C programs don't use: rarer options, outcomes and routines.
 
-mod common;
-
-use common::{cc, here, run, with_library};
+use crate::common::{cc, here, run, with_library};
 use std::process::Command;
 
 /// Compiles one of this directory's programs with sanitizers, and runs it.

@@ -1,8 +1,6 @@
 //! `make install-flexrpc` installs files by which pkg-config and CMake find the library.
 
-mod common;
-
-use common::{here, library_directory, run};
+use crate::common::{here, library_directory, run};
 use std::fs;
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! C programs by TLS, a cluster's key and AUTH_SYS, with the options of both ends.
 
-mod common;
-
-use common::{cc, here, run, with_library};
+use crate::common::{cc, here, run, with_library};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use strait_testkit::Authority;

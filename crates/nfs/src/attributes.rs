@@ -13,7 +13,7 @@ impl Export {
     /// The status of a path. Its length includes the bytes that this server is writing.
     ///
     /// # Errors
-    /// Those of the store's `stat`.
+    /// The errors of the store's `stat`.
     pub async fn status(&self, who: &Principal, path: &StorePath) -> Answer<FileStatus> {
         match self.store.stat(who, path).await {
             Ok(status) => Ok(self.with_written(path, status)),
@@ -62,7 +62,7 @@ impl Export {
     /// Sets the attributes, except the size, that differ from `before`. Returns whether any did.
     ///
     /// # Errors
-    /// Those of the store, and of closing the file.
+    /// The errors of the store, and of closing the file.
     pub async fn set(
         &self,
         who: &Principal,

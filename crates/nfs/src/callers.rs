@@ -4,12 +4,12 @@
 //! sockets shows which user runs the program. Beyond loopback, the server can't check the claim.
 
 use crate::fault::{Answer, Fault};
-use crate::log::seldom;
 use crate::wire::N3Status;
 use strait_flexrpc::stub::Request;
 use strait_flexrpc::{Credentials, overflow_user};
 use strait_store::names::Names;
 use strait_store::{FileStatus, Principal, SessionSecret};
+use strait_telemetry::seldom;
 
 /// Rules for callers.
 #[derive(Debug, Clone, Default)]

@@ -1,8 +1,8 @@
 //! Converts the store's errors to NFS's.
 
-use crate::log::seldom;
 use crate::wire::{M3Status, N3Status};
 use strait_store::{Error, ErrorKind};
+use strait_telemetry::seldom;
 
 /// An error for the client: NFS's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

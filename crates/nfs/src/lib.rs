@@ -22,6 +22,7 @@ mod fault;
 mod handle;
 mod identity;
 mod listing;
+#[cfg(test)]
 mod log;
 mod mounting;
 mod procedures;
@@ -175,7 +176,7 @@ impl Server {
         }
         let ended = tokio::task::spawn_blocking(move || server.shutdown()).await;
         if !matches!(ended, Ok(true)) {
-            tracing::warn!("the server ended while calls were running: their clients get no reply");
+            tracing::warn!("the server stopped while calls were running: it sends their clients no reply");
         }
         sweeping.abort();
         // Try again to close the files whose close has failed.

@@ -57,7 +57,7 @@ impl Listings {
     /// Entries of a directory after `cookie`. A listing from the start never uses a remembered run.
     ///
     /// # Errors
-    /// Those of the store's `list`.
+    /// The errors of the store's `list`.
     pub async fn after(
         &self,
         store: &dyn FileSystem,

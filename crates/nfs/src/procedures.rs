@@ -6,7 +6,6 @@
 use crate::attributes::{at_creation, size};
 use crate::fault::{Answer, Fault};
 use crate::listing::{OWN, PARENT};
-use crate::log::seldom;
 use crate::wire::*;
 use crate::writing::Piece;
 use crate::{Export, TRANSFER_BYTES};
@@ -15,6 +14,7 @@ use strait_flexrpc::stub::{Request, ServiceError};
 use strait_store::{
     CreateOptions, ErrorKind, FileStatus, MAX_NAME_BYTES, Principal, StorePath, StoreStatus, encoding,
 };
+use strait_telemetry::seldom;
 
 /// Most zeros that SETATTR appends for a larger size: 64 MiB.
 const MOST_ZEROS: u64 = 64 << 20;

@@ -42,7 +42,7 @@ impl Readings {
     /// Reads up to `length` bytes from `offset`. Returns them, and whether they reach the file's end.
     ///
     /// # Errors
-    /// Those of the store's `stat`, `open` and reads.
+    /// The errors of the store's `stat`, `open` and reads.
     pub async fn read(
         &self,
         who: &Principal,
@@ -81,7 +81,7 @@ impl Readings {
     /// Checks, by opening a reader, that the user is allowed to read a file.
     ///
     /// # Errors
-    /// Those of the store's `stat` and `open`.
+    /// The errors of the store's `stat` and `open`.
     pub async fn check(&self, who: &Principal, path: &StorePath) -> Answer<()> {
         Ok(self.reader(who, &(path.clone(), who.user.clone()), TRUSTED).await.map(drop)?)
     }

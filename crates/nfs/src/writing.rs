@@ -15,7 +15,6 @@ mod losses;
 mod tests;
 
 use crate::fault::{Answer, Fault};
-use crate::log::seldom;
 use crate::wire::{N3Stable, N3Status};
 use bytes::Bytes;
 use futures::FutureExt;
@@ -31,6 +30,7 @@ use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileStatus, FileSystem, FileType, FileWriter,
     MAX_CHUNK_BYTES, Principal, Result, StorePath,
 };
+use strait_telemetry::seldom;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
@@ -249,7 +249,7 @@ impl Writings {
     /// Creates a file, and keeps its writer for later writes.
     ///
     /// # Errors
-    /// Those of the store's `create`. `Exist`: the file is being written. `Jukebox`: the server ends.
+    /// The errors of the store's `create`. `Exist`: the file is being written. `Jukebox`: the server ends.
     pub async fn create(
         &self,
         who: &Principal,
@@ -286,7 +286,7 @@ impl Writings {
     /// user is surely allowed to write it.
     ///
     /// # Errors
-    /// Those of the store. `Inval`: the piece isn't at the file's end, and stores can only append. `Jukebox`:
+    /// The store's errors. `Inval`: the piece isn't at the file's end, and stores can only append. `Jukebox`:
     /// another user is writing the file, bytes before the piece are missing, or memory is short.
     pub async fn write(
         &self,
@@ -501,7 +501,7 @@ impl Writings {
     /// a file that another user writes.
     ///
     /// # Errors
-    /// Those of the store. `Inval`: bytes in the middle are missing, and the client didn't repeat them.
+    /// The store's errors. `Inval`: bytes in the middle are missing, and the client didn't repeat them.
     /// `Jukebox`: another user's file has a gap.
     pub async fn commit(&self, who: &Principal, path: &StorePath) -> Answer<()> {
         if self.sync_of_other(who, path).await? {
@@ -542,7 +542,7 @@ impl Writings {
     /// allowed to.
     ///
     /// # Errors
-    /// Those of the store's close. `Inval`: bytes in the middle are missing.
+    /// The errors of the store's close. `Inval`: bytes in the middle are missing.
     pub async fn close(&self, who: &Principal, path: &StorePath, may_write: bool) -> Answer<()> {
         let gap = self.end_of(path, |file| may_write || file.who.user == who.user).await?;
         gap.map_or(Ok(()), |_| Err(Fault(N3Status::Inval)))
@@ -645,7 +645,7 @@ impl Writings {
     /// that readers which were opened before may see less.
     ///
     /// # Errors
-    /// Those of the store. `Inval`: the file was closed with a gap. `Jukebox`: the store shows the file only
+    /// The store's errors. `Inval`: the file was closed with a gap. `Jukebox`: the store shows the file only
     /// after its close, but another user writes it, or the store couldn't append to it afterwards.
     pub async fn show(&self, who: &Principal, path: &StorePath, end: u64) -> Answer<bool> {
         if !self.capabilities.visible_while_written {

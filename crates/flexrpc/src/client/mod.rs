@@ -42,12 +42,11 @@ pub struct ClientOptions {
     pub timeout: Option<Duration>,
     /// Timeout of connecting and of the handshake.
     pub connect_timeout: Duration,
-    /// A connection counts as lost if the callee's host acknowledges nothing for so long, even if a
-    /// call has time left: the link is cut, or the host went down silently. It also counts as lost
-    /// if a callee on a healthy host reads nothing for so long while bytes for it are waiting: the
-    /// kernel doesn't distinguish the two (`TCP_USER_TIMEOUT`). In whole seconds, at least two; for
-    /// TCP only. With `None` the kernel decides, after many minutes. This costs a packet now and
-    /// then on each idle connection.
+    /// Time without acknowledgements after which a TCP connection counts as lost, even if a call has
+    /// time left; at least 2 s. The kernel (`TCP_USER_TIMEOUT`) also drops a connection if the callee
+    /// reads nothing for this time while bytes for it wait. A value makes the kernel probe idle
+    /// connections now and then. With `None`, the kernel doesn't probe: it ends a connection only if bytes stay
+    /// unacknowledged for many minutes. A call whose bytes were acknowledged then waits until its timeout.
     pub peer_silence: Option<Duration>,
     /// When to send calls again.
     pub retry: RetryPolicy,
@@ -66,7 +65,7 @@ pub struct ClientOptions {
     pub chain_callees: usize,
     /// Most calling workers. Multicasts with large arguments use them.
     pub calling_workers: usize,
-    /// A calling worker that has had no work for so long ends.
+    /// A calling worker ends after this time without work.
     pub calling_dormant: Duration,
     /// Largest accepted result, in bytes.
     pub payload_bytes: usize,

@@ -219,9 +219,9 @@ pub(crate) fn finish_connect_tcp(fd: impl AsFd) -> io::Result<()> {
 /// Longest pause between probes that the kernel takes, in seconds (`MAX_TCP_KEEPIDLE`).
 const LONGEST_PROBE_S: u64 = 32_767;
 
-/// Makes the kernel probe the peer's host, and end the connection after `silence` without an
-/// acknowledgement: in whole seconds, at least two. The kernel also ends it if the peer has made no
-/// room for waiting bytes for so long.
+/// Makes the kernel probe the peer's host, and end the connection after `silence` (at least 2 s)
+/// without an acknowledgement. The kernel also ends it if the peer has made no room for waiting
+/// bytes for this time.
 pub(crate) fn notice_silence(fd: impl AsFd, silence: Duration) -> io::Result<()> {
     let half = Duration::from_secs((silence.as_secs() / 2).clamp(1, LONGEST_PROBE_S));
     sockopt::set_socket_keepalive(&fd, true)?;

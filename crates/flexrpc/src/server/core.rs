@@ -71,7 +71,8 @@ pub(crate) struct Origin {
     pub(crate) peer: SocketAddr,
     pub(crate) transport: Transport,
     pub(crate) security: Security,
-    /// The user who owns the other end, if [`OncOptions::local_users`](crate::OncOptions) asks for it.
+    /// The user at the other end of a TCP connection from loopback, if
+    /// [`OncOptions::local_users`](crate::OncOptions) asks for it and the kernel knows it.
     pub(crate) user: Option<u32>,
     /// The number of the frame's connection; 0 without one.
     pub(crate) connection: u64,
@@ -141,7 +142,7 @@ impl Core {
         Reader::with_budget(self.options.payload_bytes, Arc::clone(&self.receiving))
     }
 
-    /// Longest time for a message of so many bytes to arrive, or to leave.
+    /// Longest time for a message of this many bytes to arrive, or to leave.
     pub(crate) fn time_for(&self, bytes: usize) -> Duration {
         let times = u32::try_from(1 + bytes / STALL_BYTES).unwrap_or(u32::MAX);
         self.options.message_stall.saturating_mul(times)

@@ -60,7 +60,7 @@ pub struct WorkerLimits {
     pub least: usize,
     /// Most workers. Each has a stack: 8 MiB of address space, and some KiB of memory.
     pub most: usize,
-    /// A worker that has had no work for so long ends.
+    /// A worker ends after this time without work.
     pub dormant: Duration,
 }
 
@@ -72,10 +72,11 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// Whether to serve UDP beside TCP.
     pub udp: bool,
-    /// The cluster's key. The server refuses callers without it.
+    /// The cluster's key. If it is set, the server refuses callers without it, except those that `own_keys` or
+    /// `keyless_programs` admit.
     pub key: Option<ClusterKey>,
-    /// Callers' own keys, which the server accepts beside `key`. The server passes on no chain
-    /// calls of their holders.
+    /// Callers' own keys, which the server accepts beside `key`. Only holders of `key` may make chain calls. If no
+    /// `key` is set, callers without a key may make them.
     pub own_keys: Option<OwnKeys>,
     /// If a key is set: numbers of the programs that callers without any key may call, by TLS only.
     pub keyless_programs: Vec<u32>,
@@ -99,8 +100,8 @@ pub struct ServerOptions {
     /// Most connections; each takes a descriptor and some hundred bytes. If half of them are in
     /// use, a host gets another one only while it has fewer than are free.
     pub connections: usize,
-    /// The server closes a connection that was idle for so long. The caller's next call opens
-    /// another one.
+    /// The server closes a connection after this idle time. The caller's next call opens another
+    /// one.
     pub connection_idle: Duration,
     /// The same, for a connection over which no accepted call has arrived yet. Callers call as soon
     /// as they connect.
@@ -125,7 +126,7 @@ pub struct ServerOptions {
     /// How long a chain call without a deadline waits for the callees behind this one. After that,
     /// their outcomes are unknown.
     pub chain_wait: Duration,
-    /// A chain's next callee counts as lost if its host acknowledges nothing for so long: see
+    /// Time without acknowledgements after which a chain's next callee counts as lost: see
     /// [`crate::ClientOptions::peer_silence`].
     pub peer_silence: Option<Duration>,
     /// How long a shutdown waits for running calls.

@@ -1,6 +1,6 @@
-//! Locks, atomics, threads and waits: those of the standard library and the kernel. Tests built
-//! with `--cfg shuttle` get those of [`modelled`] instead. There, shuttle chooses the next thread
-//! at every step, and tries thousands of orders.
+//! Locks, atomics, threads and waits: those of the standard library and the kernel. The tests in `tests/orders`, with
+//! `cfg(shuttle)`, get those of [`modelled`] instead. There, shuttle chooses the next thread at every step, and tries
+//! thousands of orders.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use self::real::*;

@@ -1,6 +1,7 @@
 //! A service that counts its executions, and helpers that tests start.
 
-#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
+pub mod proxy;
+pub mod raw;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

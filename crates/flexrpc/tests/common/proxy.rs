@@ -1,7 +1,5 @@
 //! A bad network between caller and callee, which counts its faults.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use rustix::net::sockopt;
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
@@ -18,7 +16,7 @@ const PAUSE_EVERY: u64 = 2_000;
 /// it.
 const PAUSE: Duration = Duration::from_millis(120);
 
-/// The proxy closes a socket towards the server that its caller hasn't used for so long.
+/// The proxy closes a socket towards the server if its caller hasn't used it for this time.
 const BACK_KEPT: Duration = Duration::from_secs(3);
 
 /// The faults, over all proxies that share the counters.

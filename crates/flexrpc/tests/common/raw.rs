@@ -1,7 +1,5 @@
 //! A peer that makes its frames by hand, such as a proper client or server wouldn't send.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;

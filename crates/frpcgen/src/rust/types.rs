@@ -267,8 +267,8 @@ impl Of<'_> {
         if self.shapes.of(self.index).recursive { format!("from.apart(|from| {value})") } else { value }
     }
 
-    /// An arm's type, the statement that encodes it from `value`, and the expression that decodes
-    /// it.
+    /// Returns the Rust type of a union's arm, the statement that encodes it from `value`, and the
+    /// expression that decodes it.
     fn arm(&self, field: &Field) -> (String, String, String) {
         let kind = codec::type_name(self.shapes, &field.kind, "'a");
         let decode = codec::decode(self.shapes, &field.kind);

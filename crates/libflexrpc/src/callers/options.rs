@@ -57,7 +57,7 @@ pub unsafe extern "C" fn frpc_control(handle: *mut frpc_handle, option: c_uint, 
 /// `value` has the type that the option names.
 unsafe fn control(handle: &frpc_handle, option: c_uint, value: *mut c_void) -> Result<(), String> {
     if value.is_null() && ![SET_AUTH_SYS, SET_TLS].contains(&option) {
-        return Err("the option's value is a null pointer".to_owned());
+        return Err("the option is a null pointer: pass the value's address".to_owned());
     }
     // SAFETY: the caller's promise for the option, as for all reads and writes below.
     let time = || duration(unsafe { value.cast::<timeval>().read() });

@@ -1,7 +1,5 @@
 //! Builds C programs on the library, as cargo has built it.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

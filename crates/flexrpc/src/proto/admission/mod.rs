@@ -1,10 +1,10 @@
 //! Decides whether a request is executed, by its session and by the response cache of section IV.D.
 //!
-//! A request is executed if its session is known and its transaction id is higher than all earlier
-//! ones of its handle. A request with the handle's latest transaction id is a duplicate: its call
-//! is still running, or the cache has its answer. The server refuses all other requests. While a
-//! session lives, the server forgets nothing that reveals a duplicate. After a session ends, the
-//! server refuses all its calls. So no eviction makes a call execute twice.
+//! A request is executed if its session is known, its transaction id is higher than all earlier ones of its handle,
+//! and there is room to remember it. A request with the handle's latest transaction id is a duplicate: its call is
+//! running or was revoked, or the cache has its answer, or has evicted it (then the outcome is in doubt). The server
+//! refuses older ids and unknown sessions. While a session lives, the server forgets nothing that reveals a duplicate.
+//! After a session ends, the server refuses all its calls. So no eviction makes a call execute twice.
 
 mod table;
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! The library as C programs use it: its header, compiled and linked.
 
-mod common;
-
-use common::{library_directory, run};
+use crate::common::{library_directory, run};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
