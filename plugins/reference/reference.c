@@ -264,9 +264,16 @@ static int32_t read_at(void *opened, uint64_t offset, void *into, size_t size, s
     return STRAIT_OK;
 }
 
+/* Closes a locked file. The lock goes first: a child process that is just being started has a copy of the
+ * descriptor, and would keep the lock until it executes its program. */
+static int close_locked(int fd) {
+    flock(fd, LOCK_UN);
+    return close(fd);
+}
+
 static void release_file(void *opened) {
     file *own = opened;
-    if (own->fd >= 0) close(own->fd);
+    if (own->fd >= 0) close_locked(own->fd);
     free(own);
 }
 
@@ -317,7 +324,7 @@ static int32_t create(void *opened, const strait_caller *caller, const char *pat
     if (kind != STRAIT_OK) return kind;
     if (ftruncate(fd, 0) != 0 || fchmod(fd, how->has_permission ? how->permission : 0644) != 0) {
         kind = failed(error);
-        close(fd);
+        close_locked(fd);
         return kind;
     }
     return keep(fd, writer, error);
@@ -343,7 +350,7 @@ static int32_t append(void *opened, const strait_caller *caller, const char *pat
     off_t end = lseek(fd, 0, SEEK_END);
     if (end < 0) {
         kind = failed(error);
-        close(fd);
+        close_locked(fd);
         return kind;
     }
     *position = (uint64_t)end;
@@ -374,7 +381,7 @@ static int32_t close_file(void *opened, strait_error *error) {
     file *own = opened;
     int32_t kind = fsync(own->fd) == 0 ? STRAIT_OK : failed(error);
     /* A network file system may tell of a lost write only now. */
-    if (close(own->fd) != 0 && kind == STRAIT_OK) kind = failed(error);
+    if (close_locked(own->fd) != 0 && kind == STRAIT_OK) kind = failed(error);
     own->fd = -1;
     return kind;
 }
@@ -393,7 +400,7 @@ static int32_t truncate_file(void *opened, const strait_caller *caller, const ch
         kind = fail(STRAIT_INVALID_ARGUMENT, "the file is shorter", error);
     else if (ftruncate(fd, (off_t)length) != 0)
         kind = failed(error);
-    close(fd);
+    close_locked(fd);
     return kind;
 }
 

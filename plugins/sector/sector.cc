@@ -262,7 +262,8 @@ void close_store(void *opened) {
 
 uint32_t capabilities(void *) {
     // A file that is written is busy for readers, so its bytes appear at its close.
-    return STRAIT_APPEND | STRAIT_ATOMIC_RENAME | STRAIT_BLOCK_LOCATIONS | STRAIT_EXCLUSIVE_WRITER;
+    return STRAIT_APPEND | STRAIT_ATOMIC_RENAME | STRAIT_BLOCK_LOCATIONS | STRAIT_EXCLUSIVE_WRITER |
+           STRAIT_REMOVES_TREES;
 }
 
 // ------------------------------------------------------------------ facts

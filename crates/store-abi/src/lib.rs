@@ -69,7 +69,9 @@ impl HdfsLibrary {
     /// InvalidArgument if the file isn't such a library; else the library's error.
     pub fn open(library: &Path, uri: &str, options: &[(String, String)]) -> Result<Self> {
         let symbols = Symbols::load(library)?;
-        let fs = connect(&symbols, uri, options)?;
+        let fs = connect(&symbols, uri, options).map_err(|error| {
+            Error::new(error.kind(), format!("library {}: {}", library.display(), error.message()))
+        })?;
         if fs.is_null() {
             let why = format!("the library can't connect to {uri}: {}", io::Error::last_os_error());
             return fail(
@@ -89,7 +91,7 @@ fn connect(symbols: &Symbols, uri: &str, options: &[(String, String)]) -> Result
     // the builder.
     let builder = unsafe { new() };
     if builder.is_null() {
-        return fail(ErrorKind::NoSpace, "the library can't make a builder");
+        return fail(ErrorKind::NoSpace, "it can't make a builder");
     }
     let texts = options.iter().map(|(key, value)| Ok((key.as_str(), text(key)?, text(value)?)));
     let texts = texts.collect::<Result<Vec<_>>>()?;
@@ -113,7 +115,8 @@ fn connect_by_host(symbols: &Symbols, uri: &str) -> Result<Fs> {
     let Some(connect) = symbols.connect else {
         return fail(
             ErrorKind::InvalidArgument,
-            "the library has neither hdfsBuilderConnect nor hdfsConnect",
+            "it isn't a usable libhdfs: it has neither hdfsConnect, nor all of hdfsNewBuilder, \
+             hdfsBuilderSetNameNode and hdfsBuilderConnect",
         );
     };
     let authority = uri.split_once("://").map_or(uri, |(_, authority)| authority);
@@ -357,6 +360,10 @@ unsafe extern "C" {
 }
 
 impl Foreign for HdfsLibrary {
+    fn removes_trees(&self) -> bool {
+        true
+    }
+
     fn capabilities(&self) -> Capabilities {
         let symbols = &self.inner.symbols;
         Capabilities {

@@ -18,7 +18,7 @@ const MAX_LINE_BYTES: u64 = 1_024;
 const OFF: [&str; 4] = ["0", "false", "no", "off"];
 /// Values of a switch that mean yes.
 const ON: [&str; 4] = ["1", "true", "yes", "on"];
-/// Longest time limit accepted: a day, which is longer than any program waits for a gateway.
+/// Longest time limit accepted: a day, which is longer than any program waits for a store.
 const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 impl OpenOptions {
@@ -32,8 +32,8 @@ impl OpenOptions {
     /// `InvalidArgument`, naming the variable with a wrong value.
     pub fn from_environment(user: Option<&str>) -> Result<Self> {
         let user = user.map(str::to_owned).or_else(|| text("STRAIT_USER"));
-        let (ca, identity) =
-            (path("STRAIT_TLS_CA"), path("STRAIT_CLIENT_CERT").zip(path("STRAIT_CLIENT_KEY")));
+        let ca = path("STRAIT_TLS_CA");
+        let identity = identity(path("STRAIT_CLIENT_CERT"), path("STRAIT_CLIENT_KEY"))?;
         let switch = text("STRAIT_TLS").map(|on| switch("STRAIT_TLS", &on)).transpose()?.unwrap_or(false);
         let mut options = Self::default();
         options.foreign.by_uri = ByUri::Listed(libraries()?);
@@ -76,6 +76,21 @@ fn libraries() -> Result<Vec<PathBuf>> {
     }
 }
 
+/// A certificate and its key: both or none.
+fn identity(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<(PathBuf, PathBuf)>> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+        (None, None) => Ok(None),
+        (certificate, _) => {
+            let (set, missing) = match certificate {
+                Some(_) => ("STRAIT_CLIENT_CERT", "STRAIT_CLIENT_KEY"),
+                None => ("STRAIT_CLIENT_KEY", "STRAIT_CLIENT_CERT"),
+            };
+            fail(ErrorKind::InvalidArgument, format!("{set} is set, and {missing} isn't: set both, or none"))
+        }
+    }
+}
+
 fn switch(name: &str, value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         word if ON.contains(&word) => Ok(true),
@@ -85,10 +100,34 @@ fn switch(name: &str, value: &str) -> Result<bool> {
 }
 
 fn timeout(name: &str, value: &str) -> Result<Duration> {
-    match value.parse() {
-        Ok(seconds @ 1..=MAX_TIMEOUT_SECONDS) => Ok(Duration::from_secs(seconds)),
-        _ => wrong(name, value, "give whole seconds, from 1 to 86400"),
+    time_limit(value).or_else(|why| wrong(name, value, &why))
+}
+
+/// Parses a time limit: a number of seconds, or a time with a unit, from a second to a day.
+///
+/// # Errors
+/// A text that says what to give.
+pub fn time_limit(text: &str) -> std::result::Result<Duration, String> {
+    let seconds = text.parse().ok().or_else(|| with_unit(text));
+    let seconds =
+        seconds.ok_or_else(|| "give a number of seconds, or a unit (s, m, h), as in 5m".to_owned())?;
+    match seconds {
+        1..=MAX_TIMEOUT_SECONDS => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("the time must be from 1 to {MAX_TIMEOUT_SECONDS} s")),
     }
+}
+
+/// Parses a number and `s`, `m`, `h` or `d`, as seconds. A time that is too long becomes the longest.
+pub fn with_unit(text: &str) -> Option<u64> {
+    let split = text.char_indices().next_back().map_or(0, |(at, _)| at);
+    let seconds = match &text[split..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    Some(text[..split].parse::<u64>().ok()?.saturating_mul(seconds))
 }
 
 fn wrong<T>(name: &str, value: &str, why: &str) -> Result<T> {
@@ -115,14 +154,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_timeout_is_in_seconds_or_has_a_unit() {
+        for (text, seconds) in [("90", 90), ("5s", 5), ("2m", 120), ("24h", 86_400), ("1d", 86_400)] {
+            assert_eq!(time_limit(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for bad in ["", "0", "0s", "s", "86401", "25h", "2w", "-1", "1.5", "5 s"] {
+            assert!(time_limit(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn a_wrong_value_is_reported_by_its_variables_name() {
-        assert_eq!(timeout("STRAIT_TIMEOUT", "5").unwrap(), Duration::from_secs(5));
+        assert_eq!(timeout("STRAIT_TIMEOUT", "5m").unwrap(), Duration::from_secs(300));
         assert!(switch("STRAIT_TLS", "YES").unwrap() && !switch("STRAIT_TLS", "off").unwrap());
         let wrong = ["soon", "0", "-1", "86401"].map(|value| timeout("STRAIT_TIMEOUT", value).unwrap_err());
         for error in wrong {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.to_string().contains("the variable STRAIT_TIMEOUT"), "{error}");
         }
+        let alone = identity(Some("cert.pem".into()), None).unwrap_err();
+        assert!(alone.to_string().contains("STRAIT_CLIENT_KEY isn't"), "{alone}");
         assert!(switch("STRAIT_TLS", "maybe").unwrap_err().to_string().contains("the variable STRAIT_TLS"));
     }
 }

@@ -26,6 +26,7 @@ use strait_store::{
 use strait_store_hdfs::HdfsStore;
 
 mod environment;
+pub use environment::{time_limit, with_unit};
 pub use strait_store_hdfs::{DEFAULT_STORE, HadoopConfig};
 
 pub use strait_store_object::Options as ObjectOptions;

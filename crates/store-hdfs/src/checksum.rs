@@ -66,7 +66,9 @@ fn compose(blocks: &[(u64, OpBlockChecksumResponse)]) -> Result<Checksum> {
 
 fn check(located: &LocatedBlocks) -> Result<()> {
     if located.under_construction {
-        return fail(ErrorKind::Busy, "the file is being written");
+        let message = "the file is open for writing; HDFS has its checksum once the writer closes it or its \
+                       lease is recovered";
+        return fail(ErrorKind::Busy, message);
     }
     if located.erasure_coding.is_some() {
         return fail(ErrorKind::Unsupported, "not supported for erasure-coded files");

@@ -4,6 +4,7 @@ use super::blocks::Blocks;
 use super::errors::{Effect, is_being_recovered, lease_owner};
 use super::library::LibraryFile;
 use super::library_writer::LibraryWriter;
+use super::namenode::Namenode;
 use super::namespace::checked_permission;
 use super::reader::HdfsReader;
 use super::recovery::RECOVERY_LIMIT;
@@ -254,17 +255,10 @@ impl Shared {
                 outcome => break outcome?,
             }
         };
-        if is_done {
-            return Ok(());
+        match is_done {
+            true => Ok(()),
+            false => until_truncated(&self.namenode, &who.user, path).await,
         }
-        // Datanodes are still truncating the last block.
-        let mut backoff = Backoff::within(PATIENCE);
-        while self.namenode.locate(&who.user, path, FAR_OFFSET, 1).await?.under_construction {
-            if !backoff.pause().await {
-                return fail(ErrorKind::TimedOut, "the truncation continues in the background");
-            }
-        }
-        Ok(())
     }
 
     pub async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
@@ -376,9 +370,31 @@ async fn take_over(holder: &LeaseHolder, path: &str, refusal: Error, backoff: &m
             return Err(error);
         }
         // The refused call changed nothing. The caller repeats it, and this order if necessary.
-        Err(error) => tracing::debug!(path, %error, "the namenode didn't accept the order to recover it"),
+        Err(error) => tracing::debug!(path, %error, "the namenode didn't confirm that it closes the file"),
     }
     if backoff.pause().await { Ok(()) } else { Err(refusal) }
+}
+
+/// Waits while datanodes truncate the file's last block. The namenode has accepted the truncation, so no error
+/// means that nothing was changed.
+async fn until_truncated(namenode: &Namenode, user: &str, path: &str) -> Result<()> {
+    let mut backoff = Backoff::within(PATIENCE);
+    loop {
+        let located = namenode.locate(user, path, FAR_OFFSET, 1).await.map_err(|error| {
+            if !error.retry_safe() {
+                return error;
+            }
+            let message = format!("the namenode has accepted the truncation, and then: {}", error.message());
+            Error::new(ErrorKind::OutcomeUnknown, message).caused_by(error)
+        });
+        if !located?.under_construction {
+            return Ok(());
+        }
+        if !backoff.pause().await {
+            let message = "the truncation continues in the background";
+            return Err(Error::new(ErrorKind::TimedOut, message).with_retry_safe(false));
+        }
+    }
 }
 
 /// Converts the library's "already exists", which stands for a directory or for a file that has a writer.
@@ -396,12 +412,24 @@ fn append_refusal(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::super::errors::from_java;
-    use super::super::namenode::Namenode;
     use super::super::rpc::RpcError;
-    use super::super::wire::Empty;
+    use super::super::wire::{Empty, GetBlockLocationsResponse};
     use super::super::write::fake::{self, Answer};
     use super::super::write::{GetFileInfoResponse, HdfsFileStatus};
     use super::*;
+    use strait_store::work::Work;
+
+    #[tokio::test]
+    async fn after_an_accepted_truncation_no_error_says_that_nothing_was_changed() {
+        let growing = LocatedBlocks { under_construction: true, ..LocatedBlocks::default() };
+        let growing = Answer::of(&GetBlockLocationsResponse { locations: Some(growing) });
+        for (answer, kind) in [(growing, ErrorKind::TimedOut), (Answer::HangUp, ErrorKind::OutcomeUnknown)] {
+            let namenode = Namenode::new(vec![fake::namenode(move |_, _| answer.clone()).await]);
+            let deadline = Some(std::time::Instant::now());
+            let error = Work::scope(deadline, until_truncated(&namenode, "alice", "/f")).await.unwrap_err();
+            assert_eq!((error.kind(), error.retry_safe()), (kind, false), "{error}");
+        }
+    }
 
     #[tokio::test]
     async fn a_takeover_outlasts_an_order_that_fails() {

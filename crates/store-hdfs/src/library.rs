@@ -61,7 +61,7 @@ impl LibraryFile {
         }
         let fresh = self.client.read(&self.path).await.map_err(|error| from_library(error, Effect::Read))?;
         if (fresh.file_length() as u64) < self.length {
-            return fail(ErrorKind::Unavailable, "the file was replaced or truncated since it was opened")
+            return fail(ErrorKind::Unavailable, "the file was replaced or shortened since it was opened")
                 .map_err(|error: Error| error.with_retry_safe(false));
         }
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);

@@ -195,8 +195,9 @@ struct Link {
 }
 
 impl Chain {
-    /// Adds a fetch. The first one of a chain may be the only one, so it requests no more from the datanode
-    /// than it needs. So does a fetch without memory for the stream.
+    /// Adds a fetch of `range`. The first fetch of a chain may be the only one, so it requests only `range`
+    /// from the datanode. A later one requests all up to the end of the block, and leaves the stream to the
+    /// next fetch. If there is no memory for the stream, it also requests only `range`.
     fn add(&mut self, range: &Range<u64>, reserve: impl Fn(u64) -> Option<Reserved>) -> Link {
         let follows = self.end == Some(range.start);
         let memory = self.memory.take().filter(|_| follows);

@@ -156,8 +156,8 @@ impl Recoveries {
             if !backoff.pause().await {
                 return tracing::warn!(
                     path,
-                    "an abandoned file is still open after {} s; the namenode frees it after its holder has \
-                     closed all other files; hdfs debug recoverLease -path PATH frees it now",
+                    "an abandoned file is still open after {} s; the namenode frees it when this process has closed \
+                     its other files; to free it now, run `hdfs debug recoverLease -path {path}`",
                     RECOVERY_LIMIT.as_secs()
                 );
             }

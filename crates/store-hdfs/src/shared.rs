@@ -115,7 +115,9 @@ fn authority_of(uri: &str, config: &HadoopConfig) -> Result<String> {
         authority if authority.contains(['/', '?', '#']) => {
             wrong("a store is a whole HDFS: the URI must end after host and port")
         }
-        authority if authority.contains('@') => wrong("a URI names no user; give the user with --user"),
+        authority if authority.contains('@') => {
+            wrong("a URI names no user; give the user with --user, or as STRAIT_USER")
+        }
         authority => Ok(authority.to_owned()),
     }
 }

@@ -124,7 +124,7 @@ impl DatanodesFile {
             _ => {
                 return fail(
                     ErrorKind::Unavailable,
-                    "the file was replaced or truncated since it was opened",
+                    "the file was replaced or shortened since it was opened",
                 )
                 .map_err(|error: Error| error.with_retry_safe(false));
             }

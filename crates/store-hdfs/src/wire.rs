@@ -356,6 +356,24 @@ pub mod status {
     pub const ERROR_CHECKSUM: i32 = 2;
     pub const CHECKSUM_OK: i32 = 6;
     pub const OOB_RESTART: i32 = 8;
+
+    /// The name of a status.
+    pub fn name(code: i32) -> &'static str {
+        match code {
+            SUCCESS => "SUCCESS",
+            ERROR => "ERROR",
+            ERROR_CHECKSUM => "ERROR_CHECKSUM",
+            3 => "ERROR_INVALID",
+            4 => "ERROR_EXISTS",
+            5 => "ERROR_ACCESS_TOKEN",
+            CHECKSUM_OK => "CHECKSUM_OK",
+            7 => "ERROR_UNSUPPORTED",
+            OOB_RESTART => "OOB_RESTART",
+            12 => "IN_PROGRESS",
+            13 => "ERROR_BLOCK_PINNED",
+            _ => "unknown status",
+        }
+    }
 }
 
 /// datatransfer.proto

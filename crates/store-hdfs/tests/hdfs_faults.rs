@@ -47,7 +47,8 @@ async fn notice_loss(store: &HdfsStore) {
 /// This test program again, running only its (ignored) test `name`.
 fn child(name: &str, uri: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", name, "--ignored", "--nocapture"]).env(CHILD_URI, uri);
+    let name = format!("hdfs_faults::{name}");
+    command.args(["--exact", &name, "--ignored", "--nocapture"]).env(CHILD_URI, uri);
     command
 }
 

@@ -62,7 +62,7 @@ struct Written {
 
 impl Writer {
     fn start(mut command: Command, uri: &str, configuration: &Path) -> Self {
-        command.args(["--exact", "child_writes_as_ordered", "--ignored", "--nocapture"]);
+        command.args(["--exact", "hdfs_journal::child_writes_as_ordered", "--ignored", "--nocapture"]);
         command.env(CHILD_URI, uri).env("HADOOP_CONF_DIR", configuration);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = spawn_bound(command).unwrap();

@@ -39,7 +39,7 @@ impl Scene {
 
     /// The block's replicas, as files on disk. The cluster has no other blocks.
     fn replicas(&self) -> Vec<PathBuf> {
-        let conf = Path::new(self.hdfs.classpath().split(':').next().unwrap());
+        let conf = self.hdfs.configuration();
         let mut found = Vec::new();
         let mut directories = vec![conf.parent().unwrap().to_owned()];
         while let Some(directory) = directories.pop() {

@@ -543,9 +543,9 @@ async fn a_stalled_datanode_is_left_out_after_the_configured_time() {
     let options = Options { datanodes: 3, replication: 3, properties, ..Options::default() };
     let mut scene = Scene::own(&options, "stalled").await;
     // In a process of its own: the environment determines Hadoop's configuration.
-    let conf = scene.hdfs.classpath().split(':').next().unwrap().to_owned();
+    let conf = scene.hdfs.configuration().to_owned();
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "child_writes_through_a_stall", "--ignored", "--nocapture"]);
+    command.args(["--exact", "hdfs_write::child_writes_through_a_stall", "--ignored", "--nocapture"]);
     command.env(CHILD_URI, scene.hdfs.uri()).env("HADOOP_CONF_DIR", conf);
     let child = std::thread::spawn(move || command.output().unwrap());
     let path = StorePath::parse("/stalled-by-child").unwrap();

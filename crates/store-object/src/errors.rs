@@ -7,6 +7,13 @@ use std::error::Error as StdError;
 use std::future::Future;
 use strait_store::{Error, ErrorKind};
 
+const SLOW_SENDER: &str =
+    "the request's bytes came too slowly, so the endpoint gave up; check the network, and retry";
+const REPLACED: &str =
+    "the object was replaced or removed meanwhile; open it again, or repeat the change from its beginning";
+const TOO_MANY_REQUESTS: &str =
+    "the endpoint limits the request rate; retry later with fewer requests at once";
+
 /// Error codes of S3, Google and Azure, each with the kind of error and its cause or remedy.
 const CODES: &[(&str, ErrorKind, &str)] = &[
     (
@@ -42,10 +49,10 @@ const CODES: &[(&str, ErrorKind, &str)] = &[
     ("NoSuchBucket", ErrorKind::NotFound, "there is no such bucket at this endpoint"),
     ("ContainerNotFound", ErrorKind::NotFound, "there is no such container in this account"),
     ("NoSuchUpload", ErrorKind::NotFound, "the upload is gone; it was aborted, or the endpoint removed it"),
-    ("SlowDown", ErrorKind::Busy, "the endpoint asks for fewer requests"),
-    ("ServerBusy", ErrorKind::Busy, "the endpoint asks for fewer requests"),
+    ("SlowDown", ErrorKind::Busy, TOO_MANY_REQUESTS),
+    ("ServerBusy", ErrorKind::Busy, TOO_MANY_REQUESTS),
     ("EntityTooLarge", ErrorKind::NoSpace, "the object is too large for the endpoint"),
-    ("RequestTimeout", ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
+    ("RequestTimeout", ErrorKind::TimedOut, SLOW_SENDER),
     ("NotImplemented", ErrorKind::Unsupported, "the endpoint doesn't support this"),
     ("QuotaExceeded", ErrorKind::NoSpace, "the bucket's quota is used up"),
     ("XMinioStorageFull", ErrorKind::NoSpace, "the endpoint's disks are full"),
@@ -101,7 +108,7 @@ fn meaning(failed: &Failed) -> (ErrorKind, String) {
         Failed::NotFound { .. } => (ErrorKind::NotFound, "no such file or directory".to_owned()),
         Failed::AlreadyExists { .. } => (ErrorKind::AlreadyExists, "the name is taken".to_owned()),
         Failed::Precondition { .. } | Failed::NotModified { .. } => {
-            (ErrorKind::NotFound, "the object was replaced or removed during the operation".to_owned())
+            (ErrorKind::NotFound, REPLACED.to_owned())
         }
         Failed::InvalidPath { .. } => (ErrorKind::InvalidArgument, format!("a key isn't a path: {text}")),
         Failed::NotSupported { .. } | Failed::NotImplemented { .. } => (ErrorKind::Unsupported, text),
@@ -123,13 +130,14 @@ fn by_status(status: u16, text: &str) -> (ErrorKind, String) {
         403 => (ErrorKind::PermissionDenied, "the credentials don't permit this at the endpoint"),
         404 | 410 => (ErrorKind::NotFound, "no such bucket, file or directory"),
         405 | 501 => (ErrorKind::Unsupported, "the endpoint doesn't support this"),
-        408 => (ErrorKind::TimedOut, "the endpoint waited too long for the request's bytes"),
+        408 => (ErrorKind::TimedOut, SLOW_SENDER),
         409 => (ErrorKind::Busy, "another change of the object is under way; retry"),
-        304 | 412 => (ErrorKind::NotFound, "the object was replaced or removed during the operation"),
+        304 | 412 => (ErrorKind::NotFound, REPLACED),
         413 | 507 => {
             (ErrorKind::NoSpace, "the object is too large for the endpoint, or the endpoint is full")
         }
-        429 | 503 => (ErrorKind::Unavailable, "the endpoint asks for fewer requests"),
+        429 => (ErrorKind::Unavailable, TOO_MANY_REQUESTS),
+        503 => (ErrorKind::Unavailable, "the endpoint is unavailable or overloaded; retry later"),
         300..400 => {
             (ErrorKind::InvalidArgument, "the endpoint redirects to another one; check its URL and region")
         }
@@ -140,14 +148,27 @@ fn by_status(status: u16, text: &str) -> (ErrorKind, String) {
     (kind, format!("{why} ({status}): {}", shortened(text)))
 }
 
+const NO_CREDENTIALS: &str = "no credentials are set here, and the cloud's metadata service gave none; \
+                              set them in the environment, or give --no-sign-request for a public bucket";
+
 fn by_transport(failed: &Failed, text: &str) -> (ErrorKind, String) {
     let cause = innermost(failed);
+    let is_of_metadata = is_of_metadata(text);
     match transport(failed) {
+        Some(HttpErrorKind::Timeout) if is_of_metadata => {
+            (ErrorKind::TimedOut, format!("{NO_CREDENTIALS}: {cause}"))
+        }
         Some(HttpErrorKind::Timeout) => (ErrorKind::TimedOut, cause),
+        Some(HttpErrorKind::Connect) if is_of_metadata => {
+            (ErrorKind::Unavailable, format!("{NO_CREDENTIALS}: {cause}"))
+        }
         Some(HttpErrorKind::Connect) => {
             (ErrorKind::Unavailable, format!("{cause}; check the endpoint, or run `strait doctor URI`"))
         }
         Some(_) => (ErrorKind::Unavailable, format!("the connection broke: {cause}")),
+        None if is_of_metadata => {
+            (ErrorKind::Unauthenticated, format!("{NO_CREDENTIALS}: {}", shortened(text)))
+        }
         None if is_of_token(text) || text.contains("credentials") || text.contains("metadata") => {
             (ErrorKind::Unauthenticated, shortened(text))
         }
@@ -155,10 +176,15 @@ fn by_transport(failed: &Failed, text: &str) -> (ErrorKind, String) {
     }
 }
 
-/// Whether the failed request was for credentials, at another server than the endpoint. The addresses are
-/// those of the clouds' metadata services.
+/// Whether the failed request was for credentials, at another server than the endpoint.
 fn is_of_token(text: &str) -> bool {
-    ["performing token request", "://169.254.", "://[fd00:ec2:"].iter().any(|sign| text.contains(sign))
+    text.contains("performing token request") || is_of_metadata(text)
+}
+
+/// Whether it was for credentials at a cloud's metadata service, where the library asks if it finds no
+/// others.
+fn is_of_metadata(text: &str) -> bool {
+    ["://169.254.", "://[fd00:ec2:"].iter().any(|sign| text.contains(sign))
 }
 
 /// The HTTP status of a rejected request. object_store has no type for it, so this parses the text.
@@ -254,5 +280,14 @@ mod tests {
     fn a_refused_request_for_credentials_is_no_refusal_of_the_object() {
         let text = "Error performing token request: Server returned non-2xx status code: 404 Not Found: ";
         assert_eq!(typed(generic(text), Sent::Repeatable).kind(), ErrorKind::Unauthenticated);
+    }
+
+    #[test]
+    fn missing_credentials_are_named_with_a_remedy() {
+        let text = "Error performing PUT http://169.254.169.254/latest/api/token in 5 ms - \
+                    Server returned non-2xx status code: 403 Forbidden: ";
+        let error = typed(generic(text), Sent::Repeatable);
+        assert_eq!(error.kind(), ErrorKind::Unauthenticated);
+        assert!(error.message().starts_with("no credentials are set here"), "{error}");
     }
 }

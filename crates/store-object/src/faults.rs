@@ -494,7 +494,7 @@ async fn a_consoles_folder_stays_a_directory_in_a_renamed_one() {
     store.rename(&ann(), &path("/x"), &path("/y"), false).await.unwrap_err();
     assert_eq!(endpoint.count("PUT /strait/y/a"), 0, "an empty file hides the directory's entries");
     assert_eq!(endpoint.count("PUT /strait/y/a/.strait-directory"), 1);
-    assert_eq!(emptied.load(Ordering::Relaxed), 0, "an empty object replaces the file's copy");
+    assert_eq!(emptied.load(Ordering::Relaxed), 0, "an empty object replaced y/b, a file's copy");
     assert!(endpoint.count("PUT /strait/y/b") > 0);
 }
 

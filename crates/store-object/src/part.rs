@@ -60,7 +60,7 @@ impl Part {
     /// no file.
     ///
     /// # Errors
-    /// The temporary file's.
+    /// The temporary file can't be written.
     pub async fn fill(&mut self, data: &mut Bytes, most: usize, room: &Room) -> Result<()> {
         let mut taken = data.clone();
         taken.truncate(most.saturating_sub(self.length));
@@ -87,7 +87,7 @@ impl Part {
     /// Moves the bytes to a temporary file, and so returns their memory.
     ///
     /// # Errors
-    /// The temporary file's. Then the bytes are lost.
+    /// The temporary file can't be written. Then the bytes are lost.
     pub async fn move_to(&mut self, file: Temporary) -> Result<()> {
         if let Kept::Memory(blocks) = &mut self.kept {
             let (bytes, memory): (Vec<_>, Vec<_>) = std::mem::take(blocks).into_iter().unzip();
@@ -106,7 +106,7 @@ impl Part {
     /// The bytes as the body of a request. Waits for a turn if they are in a file.
     ///
     /// # Errors
-    /// The temporary file's.
+    /// The temporary file can't be read.
     pub async fn load(self, turns: &Turns) -> Result<(PutPayload, Sending)> {
         match self.kept {
             Kept::Memory(blocks) => {

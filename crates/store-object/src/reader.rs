@@ -180,17 +180,19 @@ pub async fn get(
     let options =
         GetOptions { if_match: e_tag, range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
     let got = bucket.get_opts(key, options).await.map_err(|error| typed(error, Sent::Repeatable))?;
-    let other =
-        || Error::new(ErrorKind::Internal, "the endpoint returned other bytes than the requested range");
-    // An endpoint that ignores the range, or sends more than it announces, would fill the memory.
     if got.range.end - got.range.start != wanted as u64 {
-        return Err(other());
+        let message =
+            "the object has become shorter, so it was replaced; open it again, or repeat the rename";
+        return fail(ErrorKind::NotFound, message);
     }
     let mut bytes = BytesMut::with_capacity(wanted);
     let mut pieces = got.into_stream();
     while let Some(piece) = pieces.try_next().await.map_err(|error| typed(error, Sent::Repeatable))? {
         if piece.len() > wanted - bytes.len() {
-            return Err(other());
+            // It would fill the memory.
+            let message =
+                format!("asked for {wanted} bytes, and the endpoint sent more: it, or a proxy, is faulty");
+            return fail(ErrorKind::Internal, message);
         }
         bytes.extend_from_slice(&piece);
     }

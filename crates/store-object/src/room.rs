@@ -108,10 +108,10 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for the memory to send `bytes`, at most [`TURN_BYTES`]. The first who asks gets it first.
+    /// Waits for the memory to send `bytes`, at most [`TURN_BYTES`], in the order of the calls.
     ///
     /// # Errors
-    /// None that is expected.
+    /// Internal: there are no turns any more. This never happens.
     pub async fn turn(&self, bytes: usize) -> Result<Turn> {
         let units = bytes.div_ceil(MIB).min(TURN_BYTES / MIB) as u32;
         let permit = self.sending.clone().acquire_many_owned(units).await;
@@ -149,7 +149,7 @@ impl Temporary {
     /// Writes these bytes from `offset` on.
     ///
     /// # Errors
-    /// The disk's.
+    /// The temporary file can't be written.
     pub async fn write(&self, pieces: Vec<bytes::Bytes>, offset: usize) -> Result<()> {
         let (file, directory) = (self.file.clone(), self.directory.clone());
         blocking(move || {
@@ -166,7 +166,7 @@ impl Temporary {
     /// The first `bytes`.
     ///
     /// # Errors
-    /// The disk's.
+    /// The temporary file can't be read.
     pub async fn read(&self, bytes: usize) -> Result<bytes::Bytes> {
         let (file, directory) = (self.file.clone(), self.directory.clone());
         blocking(move || {

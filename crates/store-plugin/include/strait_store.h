@@ -19,15 +19,29 @@
  *            name with U+10FE80 .. U+10FEFF, which stand for bytes that aren't UTF-8, can have
  *            1,020.) A name that isn't UTF-8, or has STRAIT_NAME_BYTES or more, can't be
  *            expressed: leave it out of listings.
+ *            Refuse a new name that you couldn't list, as STRAIT_INVALID_ARGUMENT.
  * Time.      A function that doesn't return within 30 s (open_store and close: 60 s) counts as
- *            hung, unless the operator sets another limit. Its caller gets an error.
+ *            hung, unless the operator sets another limit. Its caller gets an error. The function
+ *            isn't interrupted: end a wait yourself before that, as STRAIT_TIMED_OUT, or
+ *            STRAIT_OUTCOME_UNKNOWN if a change may have happened.
+ * Changes.   Once create, truncate, rename, remove, mkdirs or set_attributes has returned, the change
+ *            is on stable storage if the file system can do that, and all callers see it. If several
+ *            callers create one name (without `overwrite`) or rename to one (without `replace`),
+ *            exactly one succeeds; mkdirs succeeds for all. A reader of a file that is removed,
+ *            renamed or replaced may go on with the old bytes, or get STRAIT_NOT_FOUND. Its writer
+ *            may go on or fail, but mustn't bring the old name back.
  * Rights.    Act as the caller's user. If you can't, don't declare STRAIT_PER_USER, and act as the
  *            user of the process or of a login: then this user owns new files.
  * Errors.    The comments below state each function's errors. In addition, where they can happen:
  *            STRAIT_NOT_FOUND if the path doesn't exist; STRAIT_NOT_A_DIRECTORY if a name above it
  *            is a file (stat and remove: or STRAIT_NOT_FOUND); STRAIT_PERMISSION_DENIED if the user
- *            lacks a right; STRAIT_OUTCOME_UNKNOWN if a change's answer was lost. There is no
- *            function that joins files: Strait's own concat is unsupported on a plugin.
+ *            lacks a right; STRAIT_NO_SPACE; STRAIT_UNAUTHENTICATED if a login is missing or has
+ *            expired; STRAIT_CORRUPT if stored bytes are damaged; STRAIT_INTERNAL for all else.
+ *            STRAIT_BUSY, STRAIT_TIMED_OUT and STRAIT_UNAVAILABLE tell that nothing was changed:
+ *            callers may repeat the call. If a change may have happened: STRAIT_OUTCOME_UNKNOWN.
+ *            There is no function that joins files: Strait's own concat is unsupported on a plugin.
+ * Output.    Print only to standard error; the plugin's process shows it. No C++ exception may leave
+ *            a function. With -fvisibility=hidden, export strait_store_plugin yourself.
  *
  * A later version of this file only appends functions and fields, and `size` shows which ones a
  * table has. Any other change gets another STRAIT_STORE_ABI.
@@ -85,7 +99,8 @@ enum {
     STRAIT_STATUS = 1 << 10,                /* has status */
     STRAIT_VISIBLE_WHILE_WRITTEN = 1 << 11, /* a file is visible from create on, with all flushed bytes */
     STRAIT_EXCLUSIVE_WRITER = 1 << 12,      /* while a file has a writer, a second one gets STRAIT_BUSY */
-    STRAIT_PER_USER = 1 << 13               /* acts as the caller's user */
+    STRAIT_PER_USER = 1 << 13,              /* acts as the caller's user */
+    STRAIT_REMOVES_TREES = 1 << 14          /* remove with `recursive` is quick for any tree */
 };
 
 #define STRAIT_MESSAGE_BYTES 512
@@ -214,8 +229,9 @@ typedef struct strait_store_functions {
      * Without STRAIT_RENAME_REPLACE, `replace` is always 0. */
     int32_t (*rename)(void *store, const strait_caller *caller, const char *from, const char *to,
                       int32_t replace, strait_error *error);
-    /* Removes a file, or a directory: STRAIT_NOT_EMPTY if it has entries and `recursive` is 0. Never
-     * called for the root. */
+    /* Removes a file, or a directory: STRAIT_NOT_EMPTY if it has entries and `recursive` is 0; with
+     * `recursive`, all that it has, also what isn't listed. Never called for the root. Without
+     * STRAIT_REMOVES_TREES, Strait first removes a tree's listed entries by a call for each. */
     int32_t (*remove)(void *store, const strait_caller *caller, const char *path, int32_t recursive,
                       strait_error *error);
     /* Makes a directory, and its missing parents. STRAIT_OK if the directory exists, also for the root;

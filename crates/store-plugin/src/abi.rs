@@ -26,6 +26,7 @@ pub const STATUS: u32 = 1 << 10;
 pub const VISIBLE_WHILE_WRITTEN: u32 = 1 << 11;
 pub const EXCLUSIVE_WRITER: u32 = 1 << 12;
 pub const PER_USER: u32 = 1 << 13;
+pub const REMOVES_TREES: u32 = 1 << 14;
 
 #[repr(C)]
 pub struct CError {

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,12 @@ const CALLS_AT_ONCE: usize = 64;
 /// Time limit of a close, unless a call's limit is longer: a library may send the whole file at its close.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Entries that are removed between two looks at a directory. Few file systems promise that a listing goes on
+/// correctly after removals.
+const REMOVED_AT_A_LOOK: usize = 1_000;
+/// Concurrent removals for one caller.
+const REMOVALS_AT_ONCE: usize = 8;
+
 /// A library as a store.
 #[derive(Clone)]
 pub struct ForeignStore {
@@ -34,7 +41,8 @@ pub struct ForeignStore {
 impl ForeignStore {
     /// A store over this library.
     pub fn new(inner: Arc<dyn Foreign>) -> Self {
-        Self { inner, turns: Arc::new(Semaphore::new(CALLS_AT_ONCE)), patience: CALL_PATIENCE }
+        let turns = Arc::new(Semaphore::new(CALLS_AT_ONCE));
+        Self { inner, turns, patience: CALL_PATIENCE }
     }
 
     /// As [`Self::new`], with another time limit for each call.
@@ -80,6 +88,55 @@ impl ForeignStore {
         }
     }
 
+    async fn remove_by_one_call(&self, who: &Principal, path: &str, recursive: bool) -> Result<()> {
+        let (who, at) = (who.clone(), path.to_owned());
+        let done = self.call(true, move |fs| fs.remove(&who, &at, recursive)).await;
+        done.map_err(|error| error.at("remove", path))
+    }
+
+    /// Removes a file, a link or an empty directory. A directory with entries is left, and returned.
+    async fn remove_shallow(&self, who: &Principal, entry: FileStatus) -> Result<Option<StorePath>> {
+        match self.remove_by_one_call(who, &entry.path, false).await {
+            Err(error) if error.kind() == ErrorKind::NotEmpty && !entry.link => {
+                StorePath::parse(&entry.path).map(Some)
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    /// Removes what is beneath a directory, and then the directory, by many calls, since each has a time limit. It
+    /// follows no link, since it goes into directories only after their removal failed as NotEmpty. The call that
+    /// removes an emptied directory is recursive, for entries that the library leaves out of listings.
+    async fn remove_tree(&self, who: &Principal, top: &StorePath) -> Result<()> {
+        let mut levels = vec![Level::of(top.clone())];
+        while let Some(Level { directory, removed }) = levels.last_mut() {
+            let look = self.list(who, directory).take(REMOVED_AT_A_LOOK);
+            let entries: Vec<FileStatus> = match look.try_collect().await {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            if entries.is_empty() {
+                match self.remove_by_one_call(who, directory.as_str(), true).await {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => levels.pop(),
+                };
+                continue;
+            }
+            if let Some(entry) = entries.iter().find(|entry| removed.contains(&entry.path)) {
+                let why = "it is still listed after its removal; another program may have made it again";
+                return fail(ErrorKind::Busy, why).map_err(|error: Error| error.at("remove", &entry.path));
+            }
+            *removed = entries.iter().map(|entry| entry.path.clone()).collect();
+            let removals = entries.into_iter().map(|entry| self.remove_shallow(who, entry));
+            let left = stream::iter(removals).buffer_unordered(REMOVALS_AT_ONCE);
+            let left: Vec<Option<StorePath>> = left.try_collect().await?;
+            levels.extend(left.into_iter().flatten().map(Level::of));
+        }
+        Ok(())
+    }
+
     async fn list_start(&self, who: Principal, path: StorePath) -> Result<Start> {
         self.call(false, move |fs| match fs.list(&who, path.as_str()) {
             Ok(listing) => Ok(Start::Directory(Later::new(listing))),
@@ -89,6 +146,19 @@ impl ForeignStore {
             Err(error) => Err(error),
         })
         .await
+    }
+}
+
+/// A directory whose entries are being removed.
+struct Level {
+    directory: StorePath,
+    /// The entries of the latest look.
+    removed: HashSet<String>,
+}
+
+impl Level {
+    fn of(directory: StorePath) -> Self {
+        Self { directory, removed: HashSet::new() }
     }
 }
 
@@ -318,9 +388,13 @@ impl FileSystem for ForeignStore {
             return fail(ErrorKind::InvalidArgument, "the root can't be removed")
                 .map_err(|error: Error| error.at("remove", path));
         }
-        let (who, at) = (who.clone(), path.clone());
-        let done = self.call(true, move |fs| fs.remove(&who, at.as_str(), recursive)).await;
-        done.map_err(|error| error.at("remove", path))
+        let by_calls = recursive && !self.inner.removes_trees();
+        match self.remove_by_one_call(who, path.as_str(), recursive && !by_calls).await {
+            Err(error) if by_calls && error.kind() == ErrorKind::NotEmpty => {
+                self.remove_tree(who, path).await
+            }
+            outcome => outcome,
+        }
     }
 
     async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The process of a library. It answers calls until its parent has ended.
 
+use crate::abi;
 use crate::wire::{Answer, Channel, Request, Spec, bits};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -36,7 +37,11 @@ pub fn serve(opener: Opener) -> io::Result<()> {
         Err(error) => return first.send(&Answer::from(error), &[]),
     };
     let abilities = fs.capabilities();
-    let opened = Answer::Opened { capabilities: bits(&abilities), recovery_ms: abilities.recovery_ms };
+    let mut capabilities = bits(&abilities);
+    if fs.removes_trees() {
+        capabilities |= abi::REMOVES_TREES;
+    }
+    let opened = Answer::Opened { capabilities, recovery_ms: abilities.recovery_ms };
     first.send(&opened, &[])?;
     answer_all(&control, fs)?;
     end();

@@ -4,16 +4,17 @@
 
 use crate::abi::{
     ABI, CAttributes, CCaller, CChecksum, CCreate, CError, CStatus, END, Functions, Handle, MESSAGE_BYTES,
-    NAME_BYTES, OWNER_BYTES,
+    NAME_BYTES, OWNER_BYTES, REMOVES_TREES,
 };
 use crate::wire::capabilities;
-use libloading::Library;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use strait_store::foreign::{Foreign, Listing, Reader, Writer, absent};
 use strait_store::{
     BlockLocation, Capabilities, Checksum, CreateOptions, Error, ErrorKind, FileStatus, FileType, Principal,
@@ -22,6 +23,8 @@ use strait_store::{
 
 /// Entries per portion of a listing.
 const PORTION_ENTRIES: usize = 256;
+/// A portion ends after this time, so that a slow plugin's directories don't take longer than a call may.
+const PORTION_TIME: Duration = Duration::from_millis(500);
 /// Longest file that a plugin can report. Larger numbers are errors of the plugin, and would overflow.
 const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 /// Largest capacity of a store: the largest that the gateway's interface has.
@@ -40,6 +43,7 @@ struct Inner {
     store: Address,
     functions: Functions,
     abilities: Capabilities,
+    removes_trees: bool,
 }
 
 /// A pointer that belongs to the plugin.
@@ -60,8 +64,9 @@ impl Plugin {
         let wrong = |why: String| {
             Error::new(ErrorKind::InvalidArgument, format!("plugin {}: {why}", library.display()))
         };
+        // All symbols at once: a missing one would otherwise end the process at the first call.
         // SAFETY: loading runs the library's initializers. The operator named it, and vouches for it.
-        let loaded = unsafe { Library::new(library) };
+        let loaded = unsafe { Library::open(Some(library), RTLD_NOW | RTLD_LOCAL) };
         // The library stays loaded: its threads, and destructors of its thread-local values, may outlive
         // the store.
         let loaded = loaded.map_err(|error| wrong(format!("can't be loaded: {}", reason(&error))))?;
@@ -94,8 +99,9 @@ impl Plugin {
         let named = |error: Error| Error::new(error.kind(), format!("plugin {name}: {}", error.message()));
         let store = open_store(&functions, uri, options).map_err(named)?;
         // If a function is missing, dropping `inner` closes the store.
-        let mut inner = Inner { store: Address(store), functions, abilities: capabilities(0, 0) };
-        inner.abilities = abilities(&functions, store).map_err(named)?;
+        let mut inner =
+            Inner { store: Address(store), functions, abilities: capabilities(0, 0), removes_trees: false };
+        (inner.abilities, inner.removes_trees) = abilities(&functions, store).map_err(named)?;
         Ok(Self { inner: Arc::new(inner) })
     }
 }
@@ -117,7 +123,8 @@ fn open_store(functions: &Functions, uri: &str, options: &[(String, String)]) ->
     Ok(store)
 }
 
-fn abilities(functions: &Functions, store: Handle) -> Result<Capabilities> {
+/// The capabilities, and whether the plugin removes trees at once.
+fn abilities(functions: &Functions, store: Handle) -> Result<(Capabilities, bool)> {
     let bits = needed(functions.capabilities, "capabilities")?;
     // SAFETY: the store is open.
     let bits = unsafe { bits(store) };
@@ -161,7 +168,7 @@ fn abilities(functions: &Functions, store: Handle) -> Result<Capabilities> {
             let why = format!("the plugin declares {bit}, but lacks the function {name}");
             fail(ErrorKind::InvalidArgument, why)
         }
-        None => Ok(abilities),
+        None => Ok((abilities, bits & REMOVES_TREES != 0)),
     }
 }
 
@@ -178,7 +185,10 @@ fn text(text: &str) -> Result<CString> {
 fn checked(call: impl FnOnce(*mut CError) -> i32) -> Result<()> {
     match ended(call)? {
         0 => Ok(()),
-        other => fail(ErrorKind::Internal, format!("the plugin returned {other}, not a valid result")),
+        other => fail(
+            ErrorKind::Internal,
+            format!("the plugin returned {other}, a result that strait_store.h doesn't allow here"),
+        ),
     }
 }
 
@@ -190,10 +200,28 @@ fn ended(call: impl FnOnce(*mut CError) -> i32) -> Result<i32> {
         return Ok(code);
     }
     let Some(kind) = ErrorKind::from_thrift(code) else {
-        return fail(ErrorKind::Internal, format!("the plugin returned {code}, not a valid result"));
+        return fail(
+            ErrorKind::Internal,
+            format!("the plugin returned {code}, a result that strait_store.h doesn't allow here"),
+        );
     };
     let message = taken(&error.message);
-    fail(kind, if message.is_empty() { "the plugin gave no reason".to_owned() } else { message })
+    fail(kind, if message.is_empty() { usual(kind).to_owned() } else { message })
+}
+
+/// The text of an error for which the plugin gives none.
+fn usual(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "no such file or directory",
+        ErrorKind::AlreadyExists => "the name is taken",
+        ErrorKind::NotADirectory => "not a directory",
+        ErrorKind::IsADirectory => "it is a directory",
+        ErrorKind::NotEmpty => "the directory has entries",
+        ErrorKind::PermissionDenied => "no permission",
+        ErrorKind::Busy => "it is in use",
+        ErrorKind::NoSpace => "no space is left",
+        _ => "the plugin gave no reason",
+    }
 }
 
 /// The text of an array whose final NUL may be missing.
@@ -292,6 +320,10 @@ impl Drop for Inner {
 impl Foreign for Plugin {
     fn capabilities(&self) -> Capabilities {
         self.inner.abilities
+    }
+
+    fn removes_trees(&self) -> bool {
+        self.inner.removes_trees
     }
 
     fn stat(&self, who: &Principal, path: &str) -> Result<FileStatus> {
@@ -517,6 +549,19 @@ unsafe extern "C" fn take_block(context: *mut c_void, offset: u64, length: u64, 
     blocks.push(BlockLocation { offset, length, hosts: names, addresses: Vec::new(), corrupt: false });
 }
 
+/// A name of a listing: UTF-8 with a NUL behind it, without a slash.
+fn listed_name(array: &[c_char; NAME_BYTES]) -> Result<String> {
+    let bytes = array.map(|c| c as u8);
+    let name = CStr::from_bytes_until_nul(&bytes).ok().and_then(|name| name.to_str().ok());
+    match name.filter(|name| !name.is_empty() && !name.contains('/') && *name != "." && *name != "..") {
+        Some(name) => Ok(name.to_owned()),
+        None => {
+            let shown = taken(array);
+            fail(ErrorKind::Internal, format!("the plugin listed an invalid name: {shown:?}"))
+        }
+    }
+}
+
 struct PluginListing {
     plugin: Arc<Inner>,
     listing: Address,
@@ -528,8 +573,11 @@ struct PluginListing {
 impl Listing for PluginListing {
     fn next(&mut self) -> Result<Vec<FileStatus>> {
         let next = needed(self.plugin.functions.list_next, "list_next")?;
-        let mut entries = Vec::new();
-        while entries.len() < PORTION_ENTRIES && !self.ended {
+        let (mut entries, began) = (Vec::new(), Instant::now());
+        let is_full = |entries: &Vec<FileStatus>| {
+            entries.len() == PORTION_ENTRIES || (!entries.is_empty() && began.elapsed() > PORTION_TIME)
+        };
+        while !self.ended && !is_full(&entries) {
             let (mut name, mut status) = ([0; NAME_BYTES], empty_status());
             // SAFETY: the listing is open, and borrowed by this call alone.
             let code =
@@ -538,10 +586,7 @@ impl Listing for PluginListing {
                 self.ended = true;
                 break;
             }
-            let name = taken(&name);
-            if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-                return fail(ErrorKind::Internal, format!("the plugin listed an invalid name: {name:?}"));
-            }
+            let name = listed_name(&name)?;
             entries.push(status_of(format!("{}/{name}", self.above), &status)?);
         }
         Ok(entries)

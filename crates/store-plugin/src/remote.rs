@@ -1,5 +1,6 @@
 //! A file system in a separate process, whose crashes and hangs don't harm this one.
 
+use crate::abi;
 use crate::wire::{Answer, Channel, How, Request, Spec, Who, capabilities};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::ffi::OsString;
@@ -41,6 +42,7 @@ pub struct Remote {
     spec: Spec,
     patience: Duration,
     abilities: Capabilities,
+    removes_trees: bool,
     current: Mutex<Current>,
 }
 
@@ -75,9 +77,10 @@ impl Remote {
     /// Unavailable if the process can't be started or ends; TimedOut if the library doesn't open within
     /// twice `patience`; else the library's error.
     pub fn start(launch: Launch, spec: Spec, patience: Duration) -> Result<Self> {
-        let (process, abilities) = Process::start(&launch, &spec, patience)?;
+        let (process, bits, recovery_ms) = Process::start(&launch, &spec, patience)?;
+        let (abilities, removes_trees) = (capabilities(bits, recovery_ms), bits & abi::REMOVES_TREES != 0);
         let current = Mutex::new(Current { process, started: Instant::now() });
-        Ok(Self { launch, spec, patience, abilities, current })
+        Ok(Self { launch, spec, patience, abilities, removes_trees, current })
     }
 
     /// The running process. Starts another one if it has ended.
@@ -115,7 +118,8 @@ impl Remote {
 }
 
 impl Process {
-    fn start(launch: &Launch, spec: &Spec, patience: Duration) -> Result<(Arc<Self>, Capabilities)> {
+    /// Starts the process, and opens the library in it. Also returns its capabilities, as bits, and `recovery_ms`.
+    fn start(launch: &Launch, spec: &Spec, patience: Duration) -> Result<(Arc<Self>, u32, u32)> {
         let failed = |error: io::Error| {
             let why = format!("the library's process can't be started: {error}");
             Error::new(ErrorKind::Unavailable, why)
@@ -143,9 +147,7 @@ impl Process {
             Error::new(kind, format!("library {}: {why}", spec.library))
         })?;
         match opened.0.checked() {
-            Ok(Answer::Opened { capabilities: bits, recovery_ms }) => {
-                Ok((process, capabilities(bits, recovery_ms)))
-            }
+            Ok(Answer::Opened { capabilities: bits, recovery_ms }) => Ok((process, bits, recovery_ms)),
             Ok(_) => strange(),
             Err(error) => {
                 process.kill();
@@ -397,6 +399,10 @@ impl From<&Principal> for Who {
 impl Foreign for Remote {
     fn capabilities(&self) -> Capabilities {
         self.abilities
+    }
+
+    fn removes_trees(&self) -> bool {
+        self.removes_trees
     }
 
     fn stat(&self, who: &Principal, path: &str) -> Result<FileStatus> {

@@ -107,6 +107,7 @@ fn the_header_has_the_layouts_and_constants_of_the_rust_code() {
         ("VISIBLE_WHILE_WRITTEN", abi::VISIBLE_WHILE_WRITTEN),
         ("EXCLUSIVE_WRITER", abi::EXCLUSIVE_WRITER),
         ("PER_USER", abi::PER_USER),
+        ("REMOVES_TREES", abi::REMOVES_TREES),
     ] {
         expected.add(format!("STRAIT_{name}"), bit);
     }

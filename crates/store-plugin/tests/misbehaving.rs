@@ -74,7 +74,7 @@ fn a_later_versions_plugin_works_and_its_nonsense_is_an_error() {
     is_nonsense(plugin.stat(&who, "/mode"), "an impossible permission 0o10000 for /mode");
     let block_size = "an impossible block size 18446744073709551615 for /block_size";
     is_nonsense(plugin.stat(&who, "/block_size"), block_size);
-    is_nonsense(plugin.stat(&who, "/end"), "100, not a valid result");
+    is_nonsense(plugin.stat(&who, "/end"), "100, a result that strait_store.h doesn't allow");
     is_nonsense(plugin.open(&who, "/f").map(drop), "an impossible length");
     is_nonsense(plugin.append(&who, "/f").map(drop), "an impossible position");
     is_nonsense(plugin.block_locations(&who, "/f", 0..9), "impossible blocks");
@@ -85,7 +85,7 @@ fn a_later_versions_plugin_works_and_its_nonsense_is_an_error() {
 }
 
 #[test]
-fn calls_that_dont_return_take_no_more_threads_than_the_limit() {
+fn calls_that_dont_return_take_no_more_threads_than_the_limit_and_no_removal_is_endless() {
     let directory = tempfile::tempdir().unwrap();
     let spec = Spec {
         kind: "plugin".to_owned(),
@@ -102,6 +102,10 @@ fn calls_that_dont_return_take_no_more_threads_than_the_limit() {
         };
         let store = strait_store_plugin::open(spec, place, opener).await.unwrap();
         let (who, hang) = (Principal::new("ada"), StorePath::parse("/hang").unwrap());
+        let tree = StorePath::parse("/tree").unwrap();
+        let endless = store.remove(&who, &tree, true).await.unwrap_err();
+        assert_eq!(endless.kind(), ErrorKind::Busy, "{endless}");
+        assert!(endless.to_string().contains("/tree/again: it is still listed"), "{endless}");
         let hung = (0..70).map(|_| store.stat(&who, &hang));
         let ended = futures::future::join_all(hung).await;
         let count = |kind| ended.iter().filter(|it| it.as_ref().is_err_and(|it| it.kind() == kind)).count();

@@ -2,6 +2,7 @@
  * return. */
 #include "strait_store.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,10 +17,10 @@ static int32_t open_store(const char *uri, const char *const *options, void **st
     return STRAIT_OK;
 }
 
-/* All that there are, and others. */
+/* All that there are and others, but one. */
 static uint32_t capabilities(void *store) {
     (void)store;
-    return UINT32_MAX;
+    return UINT32_MAX & ~(uint32_t)STRAIT_REMOVES_TREES;
 }
 
 static int32_t get_status(void *store, const strait_caller *caller, const char *path, strait_status *status,
@@ -31,6 +32,30 @@ static int32_t get_status(void *store, const strait_caller *caller, const char *
     if (strcmp(path, "/block_size") == 0) status->block_size = UINT64_MAX;
     if (strcmp(path, "/end") == 0) return STRAIT_END;
     return STRAIT_OK;
+}
+
+static int32_t list_open(void *store, const strait_caller *caller, const char *path, void **listing,
+                         strait_error *error) {
+    (void)store, (void)caller, (void)path, (void)error;
+    *listing = calloc(1, sizeof(int));
+    return STRAIT_OK;
+}
+
+/* The same file in each listing, though it was removed. */
+static int32_t list_next(void *listing, char name[STRAIT_NAME_BYTES], strait_status *status,
+                         strait_error *error) {
+    (void)error;
+    if (++*(int *)listing > 1) return STRAIT_END;
+    strcpy(name, "again");
+    memset(status, 0, sizeof *status);
+    status->block_size = 1;
+    return STRAIT_OK;
+}
+
+static int32_t remove_path(void *store, const strait_caller *caller, const char *path, int32_t recursive,
+                           strait_error *error) {
+    (void)store, (void)caller, (void)error;
+    return strcmp(path, "/tree") == 0 && !recursive ? STRAIT_NOT_EMPTY : STRAIT_OK;
 }
 
 static int32_t open_reader(void *store, const strait_caller *caller, const char *path, void **reader,
@@ -84,8 +109,9 @@ const strait_store_functions *strait_store_plugin(void) {
         .open_store = open_store,
         .capabilities = capabilities,
         .stat = get_status,
-        .list_open = (void *)absent,
-        .list_next = (void *)absent,
+        .list_open = list_open,
+        .list_next = list_next,
+        .list_close = free,
         .open = open_reader,
         .read = (void *)absent,
         .create = (void *)absent,
@@ -96,7 +122,7 @@ const strait_store_functions *strait_store_plugin(void) {
         .close = (void *)absent,
         .truncate = (void *)absent,
         .rename = (void *)absent,
-        .remove = (void *)absent,
+        .remove = remove_path,
         .mkdirs = (void *)absent,
         .set_attributes = (void *)absent,
         .block_locations = block_locations,

@@ -137,9 +137,9 @@ impl ErrorKind {
             38 => Self::Unsupported,         // ENOSYS
             84 => Self::Corrupt,             // EILSEQ
             100 | 101 | 104 | 107 | 111 | 112 | 32 => Self::Unavailable, // errors of the network
-            // ESTALE, of network file systems. Not NotFound: the name may exist, and only this handle be
-            // invalid.
-            116 => Self::Unavailable,
+            // ESTALE and EBADFD, of network file systems. Not NotFound: the name may exist, and only this handle be
+            // invalid. GlusterFS gives the latter after its server was lost.
+            116 | 77 => Self::Unavailable,
             _ => TABLE.iter().find(|row| row.errno == errno).map_or(Self::Internal, |row| row.kind),
         }
     }
@@ -300,6 +300,8 @@ impl From<io::Error> for Error {
             None => match error.kind() {
                 Io::NotFound => ErrorKind::NotFound,
                 Io::AlreadyExists => ErrorKind::AlreadyExists,
+                Io::NotADirectory => ErrorKind::NotADirectory,
+                Io::IsADirectory => ErrorKind::IsADirectory,
                 Io::PermissionDenied => ErrorKind::PermissionDenied,
                 Io::TimedOut => ErrorKind::TimedOut,
                 Io::ConnectionRefused | Io::ConnectionReset | Io::UnexpectedEof => ErrorKind::Unavailable,

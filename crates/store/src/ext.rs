@@ -31,8 +31,11 @@ pub trait FileSystemExt: FileSystem {
             }
             content.extend_from_slice(&chunk);
             if content.len() > max_bytes {
-                return fail(ErrorKind::InvalidArgument, "the file is longer than the caller's limit")
-                    .map_err(|error: crate::Error| error.at("read", path));
+                return fail(
+                    ErrorKind::InvalidArgument,
+                    format!("the file has more than {max_bytes} bytes, the maximum for this operation"),
+                )
+                .map_err(|error: crate::Error| error.at("read", path));
             }
         }
     }
@@ -64,7 +67,9 @@ pub trait FileSystemExt: FileSystem {
             if entries.len() == max_entries {
                 return fail(
                     ErrorKind::InvalidArgument,
-                    "the directory has more entries than the caller's limit",
+                    format!(
+                        "the directory has more than {max_entries} entries, the maximum for this operation"
+                    ),
                 )
                 .map_err(|error: crate::Error| error.at("list", path));
             }

@@ -27,6 +27,11 @@ pub trait Foreign: Send + Sync + 'static {
     fn rename(&self, who: &Principal, from: &str, to: &str, replace: bool) -> Result<()>;
     /// Removes a path.
     fn remove(&self, who: &Principal, path: &str, recursive: bool) -> Result<()>;
+    /// Whether `remove` removes a tree in a time that hardly depends on its size. Else the store calls `remove` for
+    /// each entry, since each call has a time limit.
+    fn removes_trees(&self) -> bool {
+        false
+    }
     /// Makes a directory.
     fn mkdirs(&self, who: &Principal, path: &str, permission: Option<u32>) -> Result<()>;
     /// Sets attributes.

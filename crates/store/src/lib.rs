@@ -51,6 +51,7 @@ pub use uri::{GATEWAY_PORT, NAMENODE_PORT, Scheme, StoreUri, is_store_name, stor
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use std::io::Read;
 use std::ops::Range;
 
 /// Most bytes of one positional read or one append, 4 MiB. Bounded chunks keep a slow reader from
@@ -195,6 +196,16 @@ pub trait FileReader: Send + Sync {
     /// Distinguishes this file from others that had or will have its name. It is the same each time
     /// the same file is opened, even after the file grew. `None` if the store has no such value.
     fn identity(&self) -> Option<Bytes>;
+
+    /// The bytes from `offset` on, for one caller that reads them in order and in its own thread: reads block it.
+    /// None if the store has no such way, or no connection to spare.
+    ///
+    /// A read of no bytes says nothing about the file's end. After it, the caller continues with
+    /// [`Self::read_at`], which knows the end, or the error.
+    async fn sequential(&self, offset: u64) -> Option<Box<dyn Read + Send + Sync>> {
+        let _ = offset;
+        None
+    }
 
     /// From now on, fetches only the requested bytes, because the caller itself reads ahead, where it knows
     /// more. No effect on readers that never read ahead.

@@ -34,7 +34,10 @@ impl StorePath {
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: &'static str| {
             // The message shows only the start of an over-long path.
-            let shown: String = text.chars().take(200).collect();
+            let mut shown: String = text.chars().take(200).collect();
+            if shown.len() < text.len() {
+                shown.push('…');
+            }
             fail(ErrorKind::InvalidArgument, why).map_err(|e: crate::Error| e.at("path", shown))
         };
         if text.is_empty() {

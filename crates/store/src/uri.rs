@@ -125,14 +125,30 @@ impl StoreUri {
     /// InvalidArgument, naming the known schemes, if it isn't a URI of one of them.
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: String| fail(ErrorKind::InvalidArgument, why);
-        if let Some((scheme, rest)) = text.split_once("//")
+        // Two slashes within a path begin no host.
+        let mut slashes =
+            text.match_indices("//").map(|(at, slashes)| (&text[..at], &text[at + slashes.len()..]));
+        if let Some((scheme, rest)) = slashes.find(|(scheme, _)| scheme.is_empty() || scheme.ends_with(':'))
             && rest.split('/').next().is_some_and(|at| at.contains('@'))
         {
             // The message omits the user, which may include a password. If there is another @, it isn't
             // certain where the password ends.
             let place = rest.split_once('@').map(|(_, place)| place).filter(|place| !place.contains('@'));
             let shown = format!("{scheme}//…@{}", place.unwrap_or("…"));
-            return refuse(format!("{shown}: a URI names no user; give the user with --user"));
+            // The scheme of a URI in a URI, or of the whole.
+            let inner = scheme.rsplit('!').next().and_then(|inner| inner.split(':').next());
+            return refuse(match inner.and_then(Scheme::named) {
+                Some(Scheme::Strait) if rest.starts_with('@') => {
+                    format!("{shown}: which gateway? write strait://HOST:PORT/@{}", place.unwrap_or("STORE"))
+                }
+                Some(known) if known.has_ports() => {
+                    format!("{shown}: a URI names no user; give the user with --user, or as STRAIT_USER")
+                }
+                Some(known) => {
+                    format!("{shown}: there is an @ before the path; write {}", known.form())
+                }
+                None => format!("{shown}: not a URI of a known scheme; give one such as {}", examples()),
+            });
         }
         let Some((scheme, rest)) = text.split_once(':') else {
             return refuse(format!("{text}: not a URI; give one such as {}", examples()));
@@ -418,6 +434,19 @@ mod tests {
         assert_eq!(StoreUri::parse("strait://gw").unwrap().path(), &StorePath::root());
         for same in ["file:///srv/x", "file:/srv/x", "file://localhost/srv/x"] {
             assert_eq!(StoreUri::parse(same).unwrap().path().as_str(), "/srv/x", "{same}");
+        }
+        assert_eq!(StoreUri::parse("file:/srv//a@b/x").unwrap().path().as_str(), "/srv/a@b/x");
+        for (text, why) in [
+            ("strait://u:secret@gw/", "names no user"),
+            ("libhdfs:/a//b.so!hdfs://u:secret@nn/", "names no user"),
+            ("strait://@lab/x", "which gateway? write strait://HOST:PORT/@lab/x"),
+            ("az://u:secret@c/", "write az://container/path"),
+            ("plugin:dir://u:secret@here/", "write plugin:NAME://host:port/path"),
+            ("abfss://u:secret@account.dfs.core.windows.net/x", "az://container/path"),
+            ("//u:secret@gw/", "not a URI"),
+        ] {
+            let told = StoreUri::parse(text).unwrap_err().to_string();
+            assert!(told.contains(why) && !told.contains("secret"), "{told}");
         }
     }
 

@@ -8,14 +8,16 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Instant;
 use strait_telemetry::RequestId;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::timeout_at;
+use tokio::time::{Sleep, sleep_until};
 
 /// See the module.
 pub struct Work {
@@ -74,14 +76,27 @@ impl Work {
     }
 }
 
-/// Runs a query, which ends at its caller's deadline, if there is one.
+/// Runs a query, which ends at its caller's deadline, if there is one. One call may begin a query in advance
+/// (the next entries of a listing), and a later call wait for it. Then the deadline is that of the later call.
 ///
 /// # Errors
 /// Those of `query`; TimedOut at the deadline.
 pub async fn query<T>(query: impl Future<Output = Result<T>>) -> Result<T> {
-    let Some(deadline) = Work::deadline() else { return query.await };
-    let out = |_| Error::new(ErrorKind::TimedOut, "the caller's deadline passed before the store answered");
-    timeout_at(deadline.into(), query).await.map_err(out)?
+    let mut query = pin!(query);
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
+    let late = || Error::new(ErrorKind::TimedOut, "the caller's deadline passed before the store answered");
+    poll_fn(|context| {
+        if let Poll::Ready(outcome) = query.as_mut().poll(context) {
+            return Poll::Ready(outcome);
+        }
+        let Some(deadline) = Work::deadline().map(tokio::time::Instant::from) else { return Poll::Pending };
+        let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        timer.as_mut().poll(context).map(|()| Err(late()))
+    })
+    .await
 }
 
 /// The error of a call that stopped at its caller's deadline: Unavailable becomes TimedOut.
@@ -93,6 +108,20 @@ pub fn late(error: Error) -> Error {
     }
     let message = format!("the caller's deadline passed: {}", error.message());
     Error::new(ErrorKind::TimedOut, message).with_retry_safe(error.retry_safe()).caused_by(error)
+}
+
+/// Call this before a change that may have waited.
+///
+/// # Errors
+/// TimedOut if the caller's deadline has passed.
+pub fn in_time() -> Result<()> {
+    match Work::deadline() {
+        Some(deadline) if deadline <= Instant::now() => {
+            let message = "the caller's deadline passed before the change began; nothing was done";
+            Err(Error::new(ErrorKind::TimedOut, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Call this between the steps of long work.
@@ -261,6 +290,21 @@ mod tests {
         assert_eq!((late.kind(), late.retry_safe()), (ErrorKind::TimedOut, true));
         assert_eq!(Work::scope(due, query(async { Ok(7) })).await.unwrap(), 7);
         assert_eq!(query(async { Ok(7) }).await.unwrap(), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_query_that_an_earlier_call_began_has_the_time_of_the_call_that_waits_for_it() {
+        let (answer, answered) = oneshot::channel();
+        let mut ahead = Box::pin(query(async { Ok(answered.await.unwrap()) }));
+        let soon = Some(Instant::now() + DEADLINE);
+        Work::scope(soon, async { assert!(futures::FutureExt::now_or_never(&mut ahead).is_none()) }).await;
+        tokio::time::advance(2 * DEADLINE).await;
+        // The pause is in tokio's time only.
+        let later = Some(tokio::time::Instant::now().into_std() + DEADLINE);
+        let waiting = tokio::spawn(Work::scope(later, ahead));
+        tokio::time::advance(DEADLINE / 2).await;
+        answer.send(7).unwrap();
+        assert_eq!(waiting.await.unwrap().unwrap(), 7);
     }
 
     #[tokio::test]

@@ -36,7 +36,7 @@ async fn a_deferred_store_keeps_the_contract_of_the_one_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs a mounted network file system: scripts/test-heavy.sh"]
+#[ignore = "needs a mounted network file system: scripts/with-gluster.sh"]
 async fn file_store_keeps_the_contract_on_a_network_file_system() {
     let mount = std::env::var("STRAIT_TEST_NETWORK_DIRECTORY").expect("it names a directory of a mount");
     let directory = tempfile::tempdir_in(mount).unwrap();
@@ -45,7 +45,7 @@ async fn file_store_keeps_the_contract_on_a_network_file_system() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs a mounted GlusterFS volume of this host: scripts/test-heavy.sh"]
+#[ignore = "needs a mounted GlusterFS volume of this host: scripts/with-gluster.sh"]
 async fn a_file_of_a_network_file_system_is_on_the_hosts_of_its_bricks() {
     let mount = std::env::var("STRAIT_TEST_NETWORK_DIRECTORY").expect("it names a directory of a mount");
     let directory = tempfile::tempdir_in(mount).unwrap();

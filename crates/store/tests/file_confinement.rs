@@ -1,8 +1,6 @@
 //! The file store can't be led out of its root by links.
 
-mod common;
-
-use common::{Place, kind_of, me, path};
+use crate::common::{Place, kind_of, me, path};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

@@ -1,9 +1,7 @@
 //! The file store's promises beyond the contract.
 
-mod common;
-
+use crate::common::{Place, kind_of, me, path};
 use bytes::Bytes;
-use common::{Place, kind_of, me, path};
 use futures::FutureExt;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

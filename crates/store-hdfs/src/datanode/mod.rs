@@ -19,22 +19,29 @@ use super::wire::{
 use pool::Pool;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result, fail};
 use transfer::{base_header, start};
 
 const OP_BLOCK_CHECKSUM: u8 = 85;
 
+/// Default of [`Datanodes::short_patience`]. A busy disk or a pause for garbage collection seldom takes longer.
+const SHORT_PATIENCE: Duration = Duration::from_secs(4);
+
 /// Options for calls to datanodes, and the connections to them.
 #[derive(Debug)]
 pub(super) struct Datanodes {
     by_hostname: bool,
+    /// Longest permitted silence of a datanode if others have the block, too. If no other datanode gives the
+    /// bytes, a silent one is tried again, with full patience.
+    pub short_patience: Duration,
     pool: Pool,
 }
 
 impl Datanodes {
     /// With `by_hostname`, it calls them by name rather than by address.
     pub fn new(by_hostname: bool) -> Self {
-        Self { by_hostname, pool: Pool::default() }
+        Self { by_hostname, short_patience: SHORT_PATIENCE, pool: Pool::default() }
     }
 
     fn host<'a>(&self, id: &'a DatanodeId) -> &'a str {

@@ -112,8 +112,10 @@ pub(in super::super) fn accepted(answer: &BlockOpResponse) -> io::Result<()> {
         status::SUCCESS => Ok(()),
         status::ERROR_CHECKSUM => Err(damaged("the datanode's checksum doesn't match")),
         code => {
-            let line = answer.message.lines().next().unwrap_or_default();
-            Err(io::Error::other(format!("refused with status {code}: {line}")))
+            let name = status::name(code);
+            let line = answer.message.lines().next().filter(|line| !line.is_empty());
+            let line = line.map(|line| format!(", {line}")).unwrap_or_default();
+            Err(io::Error::other(format!("the datanode refused the operation: {name} ({code}){line}")))
         }
     }
 }

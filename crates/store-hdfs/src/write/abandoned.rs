@@ -118,7 +118,10 @@ impl Abandoned<'_> {
             let limit = ORDER_TIMEOUT.as_secs();
             fail(
                 ErrorKind::TimedOut,
-                format!("recoverLease {path}: no answer from the namenode within {limit} s"),
+                format!(
+                    "{path}: the namenode didn't confirm within {limit} s that it closes this file, which may have \
+                     been left open; Strait may try again"
+                ),
             )
         })
     }

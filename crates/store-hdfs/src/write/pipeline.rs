@@ -181,7 +181,8 @@ async fn receive_acks(
                 }
             },
             Verdict::Bad { index, status } => {
-                let message = format!("packet {} was refused with status {status}", ack.sequence);
+                let name = status::name(status);
+                let message = format!("a datanode refused packet {}: {name} ({status})", ack.sequence);
                 return Err(Fault::of(index, io::Error::other(message)));
             }
             Verdict::Restarts(index) => {

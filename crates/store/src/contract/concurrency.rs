@@ -11,12 +11,15 @@ const RIVALS: usize = 8;
 /// Files that replace each other under one name. With so many, some check falls between two steps of a
 /// replacement.
 const REPLACEMENTS: usize = 32;
+/// New directories that several callers make at once. GlusterFS failed in about one of ten.
+const NEW_DIRECTORIES: usize = 8;
 
 super::cases! {
     of_concurrent_creates_exactly_one_wins;
     of_concurrent_renames_exactly_one_wins;
     a_replaced_name_is_never_without_a_file needs rename_replace;
     concurrent_mkdirs_of_one_path_all_succeed;
+    concurrent_mkdirs_in_a_new_directory_all_succeed;
     many_files_are_written_at_once;
     a_second_writer_is_refused needs append, exclusive_writer;
     of_concurrent_appends_at_most_one_holds_the_file needs append, exclusive_writer;
@@ -97,6 +100,20 @@ async fn concurrent_mkdirs_of_one_path_all_succeed(scene: Scene) -> Outcome {
         outcome?;
     }
     ensure!(scene.stat(&path).await?.is_directory(), "{path} isn't a directory");
+    Ok(())
+}
+
+async fn concurrent_mkdirs_in_a_new_directory_all_succeed(scene: Scene) -> Outcome {
+    for round in 0..NEW_DIRECTORIES {
+        let mut paths = Vec::new();
+        for n in 0..RIVALS {
+            paths.push(scene.at(&format!("new{round}/d{n}"))?);
+        }
+        for outcome in join_all(paths.iter().map(|path| scene.fs.mkdirs(&scene.who, path, None))).await {
+            outcome?;
+        }
+        ensure_eq!(scene.names(&scene.at(&format!("new{round}"))?).await?.len(), RIVALS);
+    }
     Ok(())
 }
 

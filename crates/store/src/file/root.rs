@@ -1,7 +1,7 @@
 //! Names under the root directory. The kernel resolves them without ever leaving it.
 
 use crate::{Error, ErrorKind, Result, StorePath, encoding, fail};
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 use std::borrow::Cow;
 use std::fs::File;
@@ -65,15 +65,47 @@ impl Root {
     /// Opens the file at `path` for reading or writing. Opens only regular files, because opening a FIFO
     /// may block forever, and opening a device may have effects.
     pub(super) fn file(&self, path: &StorePath, access: OFlags) -> Result<(File, Stat)> {
+        let (node, file) = self.node_and_file(path, access)?;
+        match file {
+            Err(Errno::STALE) => {
+                drop(node);
+                self.look_again(path);
+                let (_, file) = self.node_and_file(path, access)?;
+                file.map_err(from_errno)
+            }
+            file => file.map_err(from_errno),
+        }
+    }
+
+    fn node_and_file(
+        &self,
+        path: &StorePath,
+        access: OFlags,
+    ) -> Result<(OwnedFd, rustix::io::Result<(File, Stat)>)> {
         let node = self.node(path)?;
-        let stat = rustix::fs::fstat(&node).map_err(from_errno)?;
+        let stat = match rustix::fs::fstat(&node) {
+            Ok(stat) => stat,
+            Err(errno) => return Ok((node, Err(errno))),
+        };
         match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
             rustix::fs::FileType::RegularFile => {}
             rustix::fs::FileType::Directory => return fail(ErrorKind::IsADirectory, "it is a directory"),
             _ => return fail(ErrorKind::InvalidArgument, "it is a FIFO, device or socket; it isn't opened"),
         }
-        let file = reopen(&node, access)?;
-        Ok((file.into(), stat))
+        let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let file = rustix::fs::open(descriptor_path(&node), flags, Mode::empty());
+        Ok((node, file.map(|file| (file.into(), stat))))
+    }
+
+    /// Makes the kernel ask a network file system for a name again. It remembers names for a second or so, and
+    /// another host may have put another file in the place of this one. For ordinary calls by name the kernel does
+    /// this itself.
+    fn look_again(&self, path: &StorePath) {
+        if let (Ok(Some(parent)), Ok(name)) = (self.parent(path), name_of(path)) {
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+            // The next attempt tells the error.
+            let _ = rustix::fs::statx(parent, &*name, flags, StatxFlags::TYPE);
+        }
     }
 
     fn at(&self, path: &StorePath, flags: OFlags) -> rustix::io::Result<OwnedFd> {

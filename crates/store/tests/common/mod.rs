@@ -1,5 +1,4 @@
 //! Helpers of the file store's tests.
-#![allow(dead_code)] // each test program uses its part
 
 use bytes::Bytes;
 use strait_store::{CreateOptions, ErrorKind, FileStore, FileSystemExt, Principal, Result, StorePath};
