@@ -2,7 +2,8 @@
 //!
 //! Gives each input to a host that holds it, and keeps the load of the most loaded host low. First it assigns
 //! the inputs in the order of their sizes, the largest first, each to the least loaded of its hosts. Then it
-//! moves inputs along chains of hosts away from the most loaded host, until no move lowers that host's load.
+//! moves inputs along chains of hosts away from the most loaded host, and exchanges inputs of that host for
+//! smaller ones. If neither lowers that host's load, the next host's turn makes room for it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -29,8 +30,11 @@ pub struct Plan {
     pub queues: Vec<Vec<usize>>,
 }
 
-/// Largest number of moves per input in one plan. It bounds the time of planning.
-const MOVES_AN_INPUT: usize = 4;
+/// Inputs to look at while a plan is improved, roughly. It bounds the time of planning, to some 50 ms.
+const LOOKS: usize = 15_000_000;
+
+/// An exchange of two inputs is worth a move if it lowers the highest load by more than one part in this many.
+const LEAST_GAIN: u64 = 1_000;
 
 /// Distributes `inputs` over `hosts` hosts of equal speed. An input that no host holds goes to the least
 /// loaded host. Host numbers beyond `hosts` are ignored.
@@ -88,11 +92,18 @@ impl<'a> Planner<'a> {
     }
 
     fn improve(&mut self) {
-        for _ in 0..MOVES_AN_INPUT * self.inputs.len() {
-            let Some(full) = (0..self.load.len()).max_by_key(|host| self.load[*host]) else { return };
-            if !self.relieve(full) {
-                return;
+        let mut hosts: Vec<usize> = (0..self.load.len()).collect();
+        // In a turn, each input is looked at once or twice.
+        let mut turns = (LOOKS / self.inputs.len().max(1)).max(hosts.len());
+        let mut next = 0;
+        // The sorted loads decrease with each move, so this ends also without a limit.
+        while next < hosts.len() && turns > 0 {
+            if next == 0 {
+                hosts.sort_unstable_by_key(|host| Reverse(self.load[*host]));
             }
+            let has_moved = self.relieve(hosts[next]) || self.exchange(hosts[next]);
+            next = if has_moved { 0 } else { next + 1 };
+            turns -= 1;
         }
     }
 
@@ -119,7 +130,7 @@ impl<'a> Planner<'a> {
                     }
                     reached[to] = Some((host, input));
                     if self.load[to] + cost < top {
-                        self.shift(to, full, &reached);
+                        self.shift_along(to, full, &reached);
                         return true;
                     }
                     queue.push_back(to);
@@ -129,17 +140,44 @@ impl<'a> Planner<'a> {
         false
     }
 
+    /// Gives another host an input of `full` for a smaller one. Returns whether that lowered the higher load of
+    /// the two enough.
+    fn exchange(&mut self, full: usize) -> bool {
+        let top = self.load[full];
+        let enough = top - top / LEAST_GAIN;
+        for &given in &self.held[full] {
+            let cost = self.inputs[given].cost();
+            for other in self.places(given).filter(|other| *other != full) {
+                let fits = |taken: &usize| {
+                    let back = self.inputs[*taken].cost();
+                    let lower = top - cost + back < enough && self.load[other] + cost - back < enough;
+                    lower && self.places(*taken).any(|place| place == full)
+                };
+                if let Some(taken) = self.held[other].iter().copied().find(fits) {
+                    self.shift(given, full, other);
+                    self.shift(taken, other, full);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// Moves the inputs along the chain from `full` to `end`.
-    fn shift(&mut self, end: usize, full: usize, reached: &[Option<(usize, usize)>]) {
+    fn shift_along(&mut self, end: usize, full: usize, reached: &[Option<(usize, usize)>]) {
         let mut to = end;
         while to != full
             && let Some((from, input)) = reached[to]
         {
-            self.held[from].retain(|held| *held != input);
-            self.load[from] -= self.inputs[input].cost();
-            self.give(input, to);
+            self.shift(input, from, to);
             to = from;
         }
+    }
+
+    fn shift(&mut self, input: usize, from: usize, to: usize) {
+        self.held[from].retain(|held| *held != input);
+        self.load[from] -= self.inputs[input].cost();
+        self.give(input, to);
     }
 }
 

@@ -119,10 +119,18 @@ pub fn pieces(length: u64, blocks: &[Block], size: Option<u64>) -> Vec<Piece> {
     cuts.push(length);
     cuts.sort_unstable();
     cuts.dedup();
+    // In one sweep over the blocks: a file may have many of both.
+    let mut later: Vec<&Block> = blocks.iter().collect();
+    later.sort_by_key(|block| std::cmp::Reverse(block.offset));
+    let mut near: Vec<&Block> = Vec::new();
     let mut start = 0;
     let piece = |end: u64| {
         let range = std::mem::replace(&mut start, end)..end;
-        Piece { hosts: hosts_of(&range, blocks), range }
+        near.retain(|block| block.offset.saturating_add(block.length) > range.start);
+        while let Some(block) = later.pop_if(|block| block.offset < range.end) {
+            near.push(block);
+        }
+        Piece { hosts: hosts_among(&range, near.iter().copied()), range }
     };
     cuts.into_iter().map(piece).collect()
 }
@@ -142,6 +150,10 @@ fn even(length: u64, size: u64) -> Vec<u64> {
 
 /// The hosts that hold bytes of a range, first the host with the most bytes.
 pub fn hosts_of(range: &Range<u64>, blocks: &[Block]) -> Vec<String> {
+    hosts_among(range, blocks)
+}
+
+fn hosts_among<'a>(range: &Range<u64>, blocks: impl IntoIterator<Item = &'a Block>) -> Vec<String> {
     let mut held: HashMap<&str, u64> = HashMap::new();
     for block in blocks {
         let end = block.offset.saturating_add(block.length).min(range.end);

@@ -36,6 +36,7 @@ use strait_wire::Sniff;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::consume_budget;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -49,6 +50,8 @@ const MAX_SLICES: usize = 16;
 /// The gateway reads the client's next requests before it sends an answer larger than this. Sending to a
 /// socket that accepts everything at once would delay these requests.
 const AT_ONCE_BYTES: usize = 16 << 10;
+/// With more bytes of unread answers that the budget doesn't count, the gateway reads no requests.
+const UNCOUNTED_BYTES: usize = 16 << 10;
 /// Bytes of a refused client that the gateway reads and drops, so that the refusal reaches it
 /// before the reset that unread bytes would cause.
 const REFUSED_DRAIN_BYTES: u64 = 1 << 20;
@@ -174,6 +177,7 @@ async fn run<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin>(
             queue: VecDeque::new(),
             written: 0,
             shared_units: 0,
+            uncounted: 0,
             unflushed: false,
             ends: false,
         },
@@ -265,8 +269,10 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             if idle && self.output.ends {
                 return self.output.finish(self.input.into_parts().0).await.map(|()| None);
             }
-            let may_receive =
-                self.pending.is_none() && !self.output.ends && in_flight < self.shared.limits.reads_in_flight;
+            let may_receive = self.pending.is_none()
+                && !self.output.ends
+                && in_flight < self.shared.limits.reads_in_flight
+                && self.output.uncounted <= UNCOUNTED_BYTES;
             let listens = may_receive || !self.output.ends;
             let (context, undecided) = (&self.context, !self.running.is_empty());
             let sender = || match context.attributed() {
@@ -389,6 +395,8 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 return Ok(());
             }
         };
+        // Requests that are in the buffer already take no other part of the task's budget.
+        consume_budget().await;
         let Poll::Ready(answer) = futures::poll!(&mut answer) else {
             self.running.push_back(answer);
             return Ok(());
@@ -409,7 +417,8 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     /// Queues the answer to the earliest request for sending.
     fn answered(&mut self, answer: Outgoing) {
         self.output.push(answer);
-        if self.running.is_empty() {
+        // A client that sends without waiting for answers has the next request here already.
+        if self.running.is_empty() && !self.input.mid_request() {
             self.engaged = None;
         }
         self.postpone_leaving();
@@ -422,6 +431,11 @@ enum Begun {
     AtOnce(BoxFuture<'static, Outgoing>),
     /// Each of its steps waits for its user's turn.
     InTurns(BoxFuture<'static, Outgoing>),
+}
+
+/// The bytes of an answer without memory of the budget.
+fn uncounted(answer: &Outgoing) -> usize {
+    if answer.memory.is_none() { answer.encoded.len() } else { 0 }
 }
 
 /// Waits until `at`, or forever if that is None. `select!` evaluates each branch's expression even if
@@ -482,6 +496,8 @@ struct Output<W> {
     written: u64,
     /// Units of shared memory that the queue holds, as last recorded by `note`.
     shared_units: usize,
+    /// Bytes of queued answers without memory of the budget, such as errors.
+    uncounted: usize,
     /// TLS may still hold some written bytes.
     unflushed: bool,
     /// The connection reads no more requests.
@@ -491,6 +507,7 @@ struct Output<W> {
 impl<W: AsyncWrite + Unpin> Output<W> {
     fn push(&mut self, answer: Outgoing) {
         self.ends |= answer.last;
+        self.uncounted += uncounted(&answer);
         self.queue.push_back(answer);
     }
 
@@ -539,6 +556,9 @@ impl<W: AsyncWrite + Unpin> Output<W> {
                 let step = sent.min(segment.len());
                 segment.advance(step);
                 sent -= step;
+                if first.memory.is_none() {
+                    self.uncounted -= step;
+                }
                 if !segment.is_empty() {
                     break;
                 }
@@ -613,19 +633,24 @@ mod tests {
             let segments = vec![vec![1; 10].into(), vec![2; bytes - 10].into()];
             Outgoing { encoded: Encoded { segments }, memory: None, last: false }
         };
-        let queue = [100, 200, 300, 2 * AT_ONCE_BYTES, 400].map(answer).into();
         let mut output = Output {
             to: Writes(Vec::new()),
-            queue,
+            queue: VecDeque::new(),
             written: 0,
             shared_units: 0,
+            uncounted: 0,
             unflushed: false,
             ends: false,
         };
+        [100, 200, 300, 2 * AT_ONCE_BYTES, 400]
+            .map(answer)
+            .into_iter()
+            .for_each(|answer| output.push(answer));
         while output.busy() {
             output.send(&account).await.unwrap();
         }
         assert_eq!(output.to.0, [600 + 2 * AT_ONCE_BYTES, 400]);
+        assert_eq!(output.uncounted, 0);
         assert_eq!(output.written as usize, 1_000 + 2 * AT_ONCE_BYTES);
     }
 

@@ -105,7 +105,8 @@ async fn copy(context: &Context, caller: &Caller, source: &End, target: &End) ->
     let permission = permission(source, target, umask).await.map_err(unreadable)?;
     let options = CreateOptions { permission, ..CreateOptions::default() };
     // Made before the store makes the file, so that the file is removed even if the client leaves.
-    let mut temporary = Temporary::new(target.fs.clone(), target.who.clone(), directory.join(&name)?);
+    let all = &context.shared.temporaries;
+    let mut temporary = Temporary::new(all, target.fs.clone(), target.who.clone(), directory.join(&name)?);
     let mut writer = temporary.create(&options).await.map_err(unwritable)?;
     let mut offset = 0;
     loop {

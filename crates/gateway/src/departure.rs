@@ -1,4 +1,4 @@
-//! Tells whether a client has closed its sending side, before its last requests are read.
+//! Detects whether a client has closed its sending side, before its last requests are read.
 //!
 //! After a gateway was stopped for a while, its socket may hold a change that the client has since
 //! repeated at another gateway. If the gateway executed it now, it could undo the client's later

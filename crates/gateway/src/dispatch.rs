@@ -20,6 +20,9 @@ use strait_wire::{
 };
 use tokio::time::timeout_at;
 
+/// Bytes of the path in the answer to a late request of a connection without a session.
+const STRANGERS_PATH_BYTES: usize = 256;
+
 /// Executes a request and returns the answer. `granted` is memory for the answer, and bounds its size.
 /// The work counts for `key` until the request's session names its user.
 ///
@@ -52,6 +55,9 @@ async fn run(request: Request, context: Arc<Context>, granted: Option<Permit>) -
     let (began, path, is_change) = (Instant::now(), request::path_of(&call), request::is_change(&call));
     let late = |became| {
         let path = path.as_deref().unwrap_or_default();
+        // The budget doesn't count this answer, so a connection without a login gets a short one.
+        let most = if context.attached().is_some() { path.len() } else { STRANGERS_PATH_BYTES };
+        let path = &path[..path.floor_char_boundary(most)];
         (answer.late(operation.map_or("", |at| Call::METHODS[at]), path, became), None)
     };
     let work = async {

@@ -25,7 +25,7 @@ impl Homes {
     /// is set, so a crash leaves no home that would keep the user out.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The store's errors.
     pub async fn make(&self, user: &str) -> Result<()> {
         let homes = StorePath::parse(HOMES)?;
         let home = homes.join(user)?;

@@ -8,9 +8,9 @@
 use crate::config::Limits;
 use crate::handles::Listing;
 use crate::pool::Key;
-use crate::session::Session;
+use crate::session::{Session, Sessions};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use strait_store::{ErrorKind, Result, fail};
 
@@ -32,8 +32,35 @@ pub struct Unfinished {
     pub cursor: i64,
     /// The time at which its latest page was complete.
     pub used: Instant,
+    /// The sessions, if its session was opened for this listing, and ends with it.
+    pub alone: Option<Weak<Sessions>>,
     /// The listing. It is gone once it was read to its end, closed, or its session has ended.
     pub listing: Weak<tokio::sync::Mutex<Listing>>,
+}
+
+/// A page that a call reads. If the call is dropped meanwhile, the page is lost, and no cursor names the rest of
+/// the listing. So this ends the listing: its stream would keep a turn at the store.
+pub struct MidPage(Option<(Arc<Session>, i64)>);
+
+impl MidPage {
+    /// Begins a page. A listing at its first page has no cursor, and ends with its call.
+    pub fn begin(session: &Arc<Session>, cursor: Option<i64>) -> Self {
+        Self(cursor.map(|cursor| (session.clone(), cursor)))
+    }
+
+    /// Ends the page, which was read or failed.
+    pub fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for MidPage {
+    fn drop(&mut self) {
+        if let Some((session, cursor)) = &self.0 {
+            // The listing may have been ended already.
+            let _ = session.handles.remove(*cursor);
+        }
+    }
 }
 
 impl Listings {
@@ -98,6 +125,9 @@ impl Unfinished {
     fn end(&self) {
         let (Some(listing), Some(session)) = (self.listing.upgrade(), self.session.upgrade()) else { return };
         session.handles.end_listing(self.cursor);
+        if let Some(sessions) = self.alone.as_ref().and_then(Weak::upgrade) {
+            sessions.end(session.id);
+        }
         // If this fails, a call is reading a page of it.
         if let Ok(mut listing) = listing.try_lock() {
             listing.end();
@@ -113,7 +143,6 @@ mod tests {
     use crate::peer::Origin;
     use crate::session::{Identity, Sessions};
     use futures::{FutureExt, StreamExt};
-    use std::sync::Arc;
     use strait_store::{MemoryStore, Principal};
 
     /// A client with a session of its own; the number stands for its user.
@@ -166,7 +195,14 @@ mod tests {
         fn turn_page(&self, listings: &Listings, cursor: i64) -> Result<i64> {
             let listing = Arc::downgrade(&self.session.handles.listing(cursor)?);
             let (key, session) = (self.key.clone(), Arc::downgrade(&self.session));
-            listings.has_more(Unfinished { key, session, cursor, used: Instant::now(), listing })?;
+            listings.has_more(Unfinished {
+                key,
+                session,
+                cursor,
+                used: Instant::now(),
+                alone: None,
+                listing,
+            })?;
             Ok(cursor)
         }
     }
@@ -196,7 +232,9 @@ mod tests {
         // The end of the page that was being read.
         let (key, session) = (eve.key.clone(), Arc::downgrade(&eve.session));
         let (used, listing) = (Instant::now(), Arc::downgrade(&read[0]));
-        listings.has_more(Unfinished { key, session, cursor: of_eve[0], used, listing }).unwrap();
+        listings
+            .has_more(Unfinished { key, session, cursor: of_eve[0], used, alone: None, listing })
+            .unwrap();
         assert_eq!(eve.turn_page(&listings, of_eve[0]).unwrap_err().kind(), ErrorKind::Busy);
         eve.turn_page(&listings, of_eve[1]).unwrap();
     }

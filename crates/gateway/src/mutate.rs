@@ -18,6 +18,7 @@ use bytes::Bytes;
 use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
+use strait_store::work;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, MAX_CONCAT_SOURCES, Result, SetAttributes,
     StorePath, fail,
@@ -200,6 +201,12 @@ fn add_writer(
     writer: Box<dyn FileWriter>,
     place: Place,
 ) -> Result<Outcome> {
+    if work::in_time().is_err() {
+        // Its client has been told that the time is over, and will never learn the handle. In the session, the
+        // writer would keep the file busy. Dropped, it is abandoned.
+        let message = "the file was opened after the request's deadline, and abandoned";
+        return Err(Error::new(ErrorKind::OutcomeUnknown, message).at("open", &path));
+    }
     let position = signed(writer.position());
     let file = Handle::File(Arc::new(OpenFile::writer(path.clone(), writer, false, place)));
     match caller.session.add_handle(&caller.who, file) {
@@ -399,11 +406,20 @@ pub async fn truncate_file(
     mutation_reply(asked.once("truncateFile", truncate).await?)
 }
 
-/// Succeeds if the file has this length, as after the first attempt. Otherwise another client may have
-/// written since, or the first attempt never arrived. Opening the file to append checks that the caller
-/// may truncate it, and that no writer is changing it.
+/// For a retry whose first attempt isn't remembered: succeeds if the file has this length, as after the first
+/// attempt. Opening the file to append checks that the caller may truncate it, and that no writer is changing it.
+///
+/// # Errors
+/// OutcomeUnknown if the length differs: another client may have written since, or the first attempt never
+/// arrived. Also the errors of opening and closing the file.
 async fn truncated(caller: &Caller, path: &StorePath, length: u64) -> Result<Outcome> {
-    let mut writer = caller.fs().append(&caller.who, path).await?;
+    let mut writer = match caller.fs().append(&caller.who, path).await {
+        // A plugin may truncate, but not append.
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            return unknown("truncate", path, format_args!("at {path}"));
+        }
+        opened => opened?,
+    };
     let found = writer.position();
     writer.close().await?;
     match found == length {

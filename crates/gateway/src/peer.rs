@@ -24,8 +24,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The peer of a connection that was just accepted from `address`. For a peer on loopback, it
-    /// asks the kernel's socket table.
+    /// Describes the peer of a connection that was just accepted from `address`. If the address is on
+    /// loopback, asks the kernel for the user who owns the peer's socket.
     pub fn of(connection: impl AsFd, address: SocketAddr) -> Self {
         let user = user_of_peer(connection, address);
         Self { address, encrypted: false, user, http: false }

@@ -14,6 +14,10 @@ use strait_wire::{
 /// Bytes of a path in the log and in errors. No valid path is longer.
 const LOGGED_PATH_BYTES: usize = MAX_PATH_BYTES;
 
+/// Most elements of a list in a request. The longest list, of concatFiles, has 1,000; its own check names that
+/// limit. The budget counts a request's bytes only, and an element can take 24 times as much memory.
+const MOST_ELEMENTS: usize = 4_096;
+
 /// A request, as far as it could be decoded.
 pub struct Request {
     /// The wire that it came on.
@@ -50,7 +54,7 @@ impl Request {
     pub fn parse(wire: Wire, message: Bytes, memory: Option<Permit>) -> Self {
         let refuse =
             |kind, message: String, last| Body::Refused { error: ApplicationError { kind, message }, last };
-        let mut from = Decoder::new(wire.protocol, message);
+        let mut from = Decoder::new(wire.protocol, message).with_most_elements(MOST_ELEMENTS);
         let (name, sequence, body) = match Envelope::read(&mut from) {
             Err(error) => {
                 let body = refuse(ApplicationErrorKind::ProtocolError, error.to_string(), true);

@@ -12,6 +12,7 @@ use crate::processor;
 use crate::refusal::{self, Reserve};
 use crate::session::Sessions;
 use crate::shared::{GatewayNumbers, Shared};
+use crate::temporary::Temporaries;
 use crate::turns::{Queued, Turns};
 use rustix::io::Errno;
 use std::future::Future;
@@ -27,6 +28,8 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
 const MIN_SWEEP_PERIOD: Duration = Duration::from_millis(50);
+/// Time for the removal of unfinished uploads at the end.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, so that a lasting failure isn't a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The store's name in metrics for [`Config::local_root`].
@@ -50,7 +53,7 @@ pub struct Gateway {
     reload: Reload,
 }
 
-/// Tells a gateway to read its files again, whether they look changed or not.
+/// Makes a gateway read its files again, whether they look changed or not.
 #[derive(Clone, Default)]
 pub struct Reload(Arc<Notify>);
 
@@ -98,6 +101,7 @@ impl Gateway {
             handshakes: processor::for_handshakes(processors()),
             ready: processor::for_requests(processors()),
             listings: Listings::new(&limits),
+            temporaries: Temporaries::new(),
             local_root: config.local_root.clone(),
             turns,
             tls: config.tls.clone(),
@@ -192,6 +196,7 @@ impl Gateway {
             tracing::warn!("shutdown: closed the connections whose requests didn't end in time");
             connections.shutdown().await;
         }
+        shared.temporaries.end(REMOVAL_PATIENCE).await;
         shared.sessions.close_all(shared.limits.drain).await;
     }
 }

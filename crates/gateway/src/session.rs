@@ -417,9 +417,19 @@ impl Sessions {
     /// Checks whether a login still holds.
     ///
     /// # Errors
-    /// Unauthenticated if the login has ended, the user was removed or the password changed. Also
-    /// at a gateway without a password file, which can't check.
+    /// Unauthenticated if the login has ended, the user was removed, the password changed, or the session that
+    /// lent it was closed. Also at a gateway without a password file, which can't check.
     pub fn check_login(&self, login: &Login) -> Result<()> {
+        self.check_user(login)?;
+        match login.lender {
+            Some(lender) if self.lock().closed.contains(lender) => {
+                fail(ErrorKind::Unauthenticated, "the login was lent, and its lender has logged out")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_user(&self, login: &Login) -> Result<()> {
         let Some(file) = &self.access.passwords else {
             let message =
                 "this gateway has no password file to check the login against; log in at one that has";
@@ -436,8 +446,9 @@ impl Sessions {
         Ok(())
     }
 
-    fn is_revoked(&self, session: &Session) -> bool {
-        matches!(session.identity(), Identity::User(login) if self.check_login(&login).is_err())
+    fn is_revoked(&self, session: &Session, closed: &Closed) -> bool {
+        let Identity::User(login) = session.identity() else { return false };
+        self.check_user(&login).is_err() || login.lender.is_some_and(|lender| closed.contains(lender))
     }
 
     /// The identity of a client that hasn't logged in.
@@ -508,7 +519,8 @@ impl Sessions {
             tracing::warn!(user, %error, "can't make the user's home; the next login tries again");
         }
         let lifetime = self.limits.token_lifetime.as_millis() as i64;
-        Ok(Login { user: user.to_owned(), epoch, ends_ms: now_ms().saturating_add(lifetime) })
+        let ends_ms = now_ms().saturating_add(lifetime);
+        Ok(Login { user: user.to_owned(), epoch, ends_ms, lender: None })
     }
 
     fn refused(&self, user: &str, from: Origin, why: &Refusal) -> Error {
@@ -588,8 +600,9 @@ impl Sessions {
     /// instead.
     ///
     /// # Errors
-    /// InvalidArgument: `session` has no login, or `lend_ms` isn't positive. Unauthenticated: `lent` isn't
-    /// the token of a session of this user and store.
+    /// InvalidArgument: `session` has no login, `lend_ms` isn't positive, or `lent` is the token of a login of its
+    /// own. PermissionDenied: its login was lent. Unauthenticated: `lent` isn't the token of a session of this user
+    /// and store.
     pub fn lend(
         &self,
         session: &Session,
@@ -600,17 +613,24 @@ impl Sessions {
         let Identity::User(login) = session.identity() else {
             return fail(ErrorKind::InvalidArgument, "only a login can be lent, and this session has none");
         };
+        if login.lender.is_some() {
+            return fail(ErrorKind::PermissionDenied, "a lent login can't be lent again");
+        }
         if lend_ms <= 0 {
             return fail(ErrorKind::InvalidArgument, "a login must be lent for at least a millisecond");
         }
         let ends_ms = login.ends_ms.min(now_ms().saturating_add(lend_ms));
-        let login = Login { ends_ms, ..login };
+        let login = Login { ends_ms, lender: Some(session.id), ..login };
         let Some(token) = lent else {
             return self.open(session.store.clone(), Identity::User(login), peer.origin());
         };
         let earlier = self.by_token(token, peer)?;
         if !earlier.is_of(&login.user) || earlier.store.name != session.store.name {
             return fail(ErrorKind::Unauthenticated, "the lent token belongs to another user or store");
+        }
+        let was_lent = matches!(earlier.identity(), Identity::User(login) if login.lender.is_some());
+        if !was_lent {
+            return fail(ErrorKind::InvalidArgument, "only the token of a lent login can be extended");
         }
         earlier.set_identity(Identity::User(login));
         Ok(earlier)
@@ -730,16 +750,19 @@ impl Sessions {
     pub fn sweep(&self) {
         let (now, instant) = (uptime_ms(), Instant::now());
         let mut ended = Vec::new();
-        self.lock().by_id.retain(|_, session| {
+        let mut table = self.lock();
+        let Table { by_id, closed, .. } = &mut *table;
+        by_id.retain(|_, session| {
             session.mutations.forget_aged(instant);
-            let ends = session.expired(now, &self.limits) || self.is_revoked(session);
+            let ends = session.expired(now, &self.limits) || self.is_revoked(session, closed);
             if ends {
                 session.set_ended();
                 ended.push(session.clone());
             }
             !ends
         });
-        // Done without the lock, since dropping a writer may start work.
+        // Dropping a writer may start work.
+        drop(table);
         for session in ended {
             session.abandon_files();
         }

@@ -6,6 +6,7 @@ use crate::memory::Budget;
 use crate::pace::Pace;
 use crate::pool::Pool;
 use crate::session::Sessions;
+use crate::temporary::Temporaries;
 use crate::tls::Tls;
 use crate::turns::Turns;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Shared {
     pub ready: Arc<Pool>,
     /// Listings between two pages.
     pub listings: Listings,
+    /// Files with temporary names.
+    pub temporaries: Temporaries,
     /// The limits in force.
     pub limits: Limits,
     /// The directory of this host that copies may read and write.

@@ -71,6 +71,10 @@ impl Tls {
     /// A line for people: a file is missing, isn't PEM, or doesn't fit the others, or other users
     /// may read the key.
     pub fn load(files: TlsFiles) -> Result<Self, Problem> {
+        demand_regular("TLS certificate", Some(&files.certificate))?;
+        demand_regular("TLS key", Some(&files.key))?;
+        demand_regular("--tls-client-ca", files.client_ca.as_deref())?;
+        demand_regular("--tls-client-crl", files.client_crl.as_deref())?;
         let current = Mutex::new(read(&files)?);
         Ok(Self { files, current, changed: watch::Sender::new(()) })
     }
@@ -244,6 +248,15 @@ fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     match all {
         Ok(all) if all.is_empty() => Err(problem("no PEM list (X509 CRL) in it".to_owned())),
         all => all.map_err(|e| problem(described(e))),
+    }
+}
+
+/// Refuses a FIFO and the like, since opening it could wait for ever. The error of a missing file comes later.
+fn demand_regular(named: &str, path: Option<&Path>) -> Result<(), Problem> {
+    let Some(path) = path else { return Ok(()) };
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(format!("{named} {}: not a regular file", path.display())),
+        _ => Ok(()),
     }
 }
 

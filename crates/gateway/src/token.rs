@@ -13,6 +13,10 @@ const MAX_TOKEN_BYTES: usize = 1_024;
 /// A token of the first version, `s1.`, had no end and no epoch of its login; gateways refuse it.
 const PREFIX: &str = "s2.";
 const MAC_BYTES: usize = 32;
+// Kinds of login in a token.
+const NO_LOGIN: u8 = 0;
+const OWN_LOGIN: u8 = 1;
+const LENT_LOGIN: u8 = 2;
 
 /// The contents of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +40,9 @@ pub struct Login {
     pub epoch: Epoch,
     /// Its latest end, in milliseconds since 1970-01-01 UTC.
     pub ends_ms: i64,
+    /// The session that lent it, with whose close it ends. Such a login can't be lent again: its lender couldn't
+    /// take that back.
+    pub lender: Option<u128>,
 }
 
 /// Signs and checks tokens.
@@ -55,9 +62,11 @@ impl Signer {
         bytes.extend_from_slice(&claims.session.to_be_bytes());
         bytes.extend_from_slice(&claims.expires_ms.to_be_bytes());
         let login = claims.login.as_ref();
-        bytes.push(u8::from(login.is_some()));
+        let lender = login.and_then(|login| login.lender);
+        bytes.push(login.map_or(NO_LOGIN, |_| if lender.is_some() { LENT_LOGIN } else { OWN_LOGIN }));
         bytes.extend_from_slice(&login.map_or(0, |login| login.ends_ms).to_be_bytes());
         bytes.extend_from_slice(&login.map(|login| login.epoch).unwrap_or_default().0);
+        lender.inspect(|lender| bytes.extend_from_slice(&lender.to_be_bytes()));
         bytes.extend_from_slice(claims.store.as_bytes());
         bytes.push(0); // no store's or user's name has a NUL
         bytes.extend_from_slice(login.map_or("", |login| &login.user).as_bytes());
@@ -76,17 +85,25 @@ impl Signer {
         self.mac(body).verify_slice(mac).ok()?; // in constant time
         let (session, rest) = body.split_first_chunk::<16>()?;
         let (expires, rest) = rest.split_first_chunk::<8>()?;
-        let (named, rest) = rest.split_first()?;
+        let (&kind, rest) = rest.split_first()?;
         let (ends, rest) = rest.split_first_chunk::<8>()?;
-        let (epoch, names) = rest.split_first_chunk::<{ Epoch::BYTES }>()?;
+        let (epoch, rest) = rest.split_first_chunk::<{ Epoch::BYTES }>()?;
+        let (lender, names) = match kind {
+            LENT_LOGIN => rest.split_first_chunk::<16>().map(|(lender, names)| (Some(*lender), names))?,
+            _ => (None, rest),
+        };
         let (store, user) = std::str::from_utf8(names).ok()?.split_once('\0')?;
-        let login =
-            || Login { user: user.to_owned(), epoch: Epoch(*epoch), ends_ms: i64::from_be_bytes(*ends) };
+        let login = || Login {
+            user: user.to_owned(),
+            epoch: Epoch(*epoch),
+            ends_ms: i64::from_be_bytes(*ends),
+            lender: lender.map(u128::from_be_bytes),
+        };
         let claims = Claims {
             session: u128::from_be_bytes(*session),
             expires_ms: i64::from_be_bytes(*expires),
             store: store.to_owned(),
-            login: (*named == 1).then(login),
+            login: (kind == OWN_LOGIN || kind == LENT_LOGIN).then(login),
         };
         (claims.expires_ms > now_ms).then_some(claims)
     }
@@ -112,7 +129,7 @@ mod tests {
     use super::*;
 
     fn claims() -> Claims {
-        let login = Login { user: "alice".into(), epoch: Epoch([3; 16]), ends_ms: 5_000 };
+        let login = Login { user: "alice".into(), epoch: Epoch([3; 16]), ends_ms: 5_000, lender: None };
         Claims { session: 7, expires_ms: 1_000, store: "main".into(), login: Some(login) }
     }
 
@@ -122,6 +139,9 @@ mod tests {
         let token = signer.sign(&claims());
         assert_eq!(signer.check(&token, 999), Some(claims()));
         assert_eq!(signer.check(&token, 1_000), None);
+        let lent = claims().login.map(|login| Login { lender: Some(9), ..login });
+        let lent = Claims { login: lent, ..claims() };
+        assert_eq!(signer.check(&signer.sign(&lent), 0), Some(lent));
         let anonymous = Claims { login: None, ..claims() };
         assert_eq!(signer.check(&signer.sign(&anonymous), 0), Some(anonymous));
     }

@@ -175,6 +175,20 @@ impl Queued {
     async fn call<F: Future>(&self, call: F) -> F::Output {
         in_turn(self.turns.caller(&self.turns.calls), call).await
     }
+
+    /// Makes a call that changes something. It isn't made if its turn comes after its caller's deadline.
+    async fn change<T>(
+        &self,
+        operation: &'static str,
+        path: &StorePath,
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let in_time = async {
+            work::in_time().map_err(|error| error.at(operation, path))?;
+            change.await
+        };
+        self.call(in_time).await
+    }
 }
 
 /// A file open for reading. Its calls count for the opener.
@@ -229,37 +243,37 @@ impl FileSystem for Queued {
         path: &StorePath,
         options: &CreateOptions,
     ) -> Result<Box<dyn FileWriter>> {
-        let behind = self.call(self.behind.create(who, path, options)).await?;
+        let behind = self.change("create", path, self.behind.create(who, path, options)).await?;
         Ok(Box::new(Writer { behind, opener: self.turns.opener() }))
     }
 
     async fn append(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileWriter>> {
-        let behind = self.call(self.behind.append(who, path)).await?;
+        let behind = self.change("append", path, self.behind.append(who, path)).await?;
         Ok(Box::new(Writer { behind, opener: self.turns.opener() }))
     }
 
     async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
-        self.call(self.behind.truncate(who, path, length)).await
+        self.change("truncate", path, self.behind.truncate(who, path, length)).await
     }
 
     async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
-        self.call(self.behind.concat(who, target, sources)).await
+        self.change("concat", target, self.behind.concat(who, target, sources)).await
     }
 
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
-        self.call(self.behind.rename(who, from, to, replace)).await
+        self.change("rename", from, self.behind.rename(who, from, to, replace)).await
     }
 
     async fn remove(&self, who: &Principal, path: &StorePath, recursive: bool) -> Result<()> {
-        self.call(self.behind.remove(who, path, recursive)).await
+        self.change("remove", path, self.behind.remove(who, path, recursive)).await
     }
 
     async fn mkdirs(&self, who: &Principal, path: &StorePath, permission: Option<u32>) -> Result<()> {
-        self.call(self.behind.mkdirs(who, path, permission)).await
+        self.change("mkdirs", path, self.behind.mkdirs(who, path, permission)).await
     }
 
     async fn set_attributes(&self, who: &Principal, path: &StorePath, set: &SetAttributes) -> Result<()> {
-        self.call(self.behind.set_attributes(who, path, set)).await
+        self.change("set attributes of", path, self.behind.set_attributes(who, path, set)).await
     }
 
     async fn block_locations(

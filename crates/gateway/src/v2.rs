@@ -4,7 +4,7 @@ use crate::config::{ConfiguredStore, PAGE_BYTES, SWEEP_PERIOD};
 use crate::context::Context;
 use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, Listing, OpenFile, cursor, spent};
-use crate::listings::Unfinished;
+use crate::listings::{MidPage, Unfinished};
 use crate::session::Identity;
 use futures::StreamExt;
 use std::sync::Arc;
@@ -192,7 +192,9 @@ pub async fn list_directory(
     }
     taken.pages = taken.pages.wrapping_add(1);
     let pages = taken.pages;
+    let mid_page = MidPage::begin(&caller.session, request.cursor);
     let page = next_page(&mut taken, most, allowed_bytes.min(PAGE_BYTES)).await;
+    mid_page.end();
     drop(taken);
     let (entries, more) = match page {
         Ok((entries, more)) => (entries.into_iter().map(info).collect(), more),
@@ -211,7 +213,7 @@ pub async fn list_directory(
     };
     let (key, session) = (context.key_of_session(&caller.session), Arc::downgrade(&caller.session));
     let (used, listing) = (Instant::now(), Arc::downgrade(&listing));
-    let unfinished = Unfinished { key, session, cursor: handle, used, listing };
+    let unfinished = Unfinished { key, session, cursor: handle, used, alone: None, listing };
     if let Err(error) = context.shared.listings.has_more(unfinished) {
         let _ = handles.remove(handle);
         return Err(error);

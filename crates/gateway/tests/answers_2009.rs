@@ -1,10 +1,9 @@
 //! The answers of 2009 on which programs rely: docs/programs-of-2009.md, row by row, for programs
 //! of both generations.
 
-mod common;
-use common::programs::{DenseRead, SparseWrite};
-use common::programs::{Generation, Program, READ, ReadDense, WRITE, WriteSparse};
-use common::*;
+use crate::common::programs::{DenseRead, SparseWrite};
+use crate::common::programs::{Generation, Program, READ, ReadDense, WRITE, WriteSparse};
+use crate::common::*;
 use std::io;
 use std::sync::{Arc, Mutex};
 use strait_gateway::{ConfiguredStore, LocalRoot, Service2009};

@@ -1,8 +1,7 @@
 //! For any input, a client gets a typed error or is disconnected, and the gateway keeps serving the
 //! others.
 
-mod common;
-use common::*;
+use crate::common::*;
 use std::io::Write;
 use strait_wire::*;
 
@@ -189,4 +188,23 @@ fn an_append_at_the_wrong_offset_or_of_too_much_changes_nothing() {
     assert_eq!(kind(append(&mut client, handle, 4, &vec![0; (4 << 20) + 1])), "InvalidArgument");
     assert_eq!(close(&mut client, handle).unwrap().length, Some(4));
     assert_eq!(kind(append(&mut client, handle, 4, b"x")), "InvalidArgument", "closed");
+}
+
+#[test]
+fn a_list_of_many_empty_names_is_refused_before_it_takes_memory() {
+    let served = serve();
+    let mut client = served.session();
+    let request = |count: usize| ConcatFilesRequest {
+        path: Some("/f".to_owned()),
+        sources: Some(vec![String::new(); count]),
+        ..Default::default()
+    };
+    let Reply::Application(error) = client.call::<methods::ConcatFiles>(request(5_000).into()) else {
+        panic!("no exception")
+    };
+    assert_eq!(error.kind, ApplicationErrorKind::ProtocolError);
+    assert!(error.message.contains("5000 elements"), "{}", error.message);
+    // Fewer are told the limit of the call.
+    let refusal = client.v2::<methods::ConcatFiles>(request(1_001)).unwrap_err();
+    assert!(refusal.message.unwrap().contains("1 to 1000 source files"));
 }

@@ -1,10 +1,9 @@
 //! The bytes that programs of 2009 sent, byte for byte, and the answers that let them end well.
 //! docs/programs-of-2009.md names these programs.
 
-mod common;
+use crate::common::programs::{Generation, Program};
+use crate::common::*;
 use bytes::Bytes;
-use common::programs::{Generation, Program};
-use common::*;
 use std::io::Write;
 use std::sync::Arc;
 use strait_gateway::LocalRoot;

@@ -1,7 +1,6 @@
 //! DfsV2 over all wires.
 
-mod common;
-use common::*;
+use crate::common::*;
 use strait_wire::*;
 
 #[test]

@@ -1,12 +1,11 @@
 //! No client can keep shared resources to itself.
 
-mod common;
+use crate::common::gated::Gated;
+use crate::common::*;
 use bytes::Bytes;
-use common::gated::Gated;
-use common::*;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use strait_gateway::{Config, Limits, PasswordFile};
 use strait_store::{FileSystem, MemoryStore, Principal, StorePath};
@@ -215,7 +214,7 @@ fn a_client_whose_answers_wait_can_not_hide_behind_a_request_that_waits() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
-/// A call of `stat` with a path of so many bytes, and the head of an unknown field of 8 MiB.
+/// A call of `stat` with a path of this many bytes, and the head of an unknown field of 8 MiB.
 fn stat_with_a_second_field(path_bytes: u32) -> Vec<u8> {
     let mut request = b"\x80\x01\x00\x01\x00\x00\x00\x04stat\x00\x00\x00\x07".to_vec();
     request.extend(b"\x0b\x00\x02");
@@ -272,7 +271,7 @@ fn make_three_entries(client: &mut Client) {
     }
 }
 
-/// Begins so many listings and leaves them.
+/// Begins this many listings and leaves them.
 fn leave(client: &mut Client, count: usize) -> Vec<Option<i64>> {
     (0..count).map(|_| page(client, None).unwrap().cursor).collect()
 }
@@ -419,6 +418,119 @@ fn requests_before_a_login_have_a_pace() {
     assert!(arrived(&stranger) < 50, "a user's 100 calls take no second each, so most of the 50 still wait");
     for _ in 0..21 {
         stranger.receive::<methods::ServerInfo>();
+    }
+}
+
+/// Connections of bob's, and the requests that each sends before it reads an answer.
+const CONNECTIONS: usize = 40;
+const BATCH: usize = 500;
+
+/// Demands that few of bob's requests are answered during a call of ada's. Each of his requests fails at once, and
+/// the gateway has thousands of them in its buffers at any time. `batch` sends [`BATCH`] requests, and counts answers.
+fn leave_turns<C>(served: &Served, connect: impl Fn() -> C, batch: impl Fn(&mut C, &AtomicUsize) + Sync)
+where
+    C: Send,
+{
+    let mut ada = logged_in(served, "ada");
+    let (over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            let mut bob = connect();
+            let (over, answered, batch) = (&over, &answered, &batch);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    batch(&mut bob, answered);
+                }
+            });
+        }
+        eventually("bob is at it", || answered.load(Ordering::Relaxed) > CONNECTIONS * BATCH);
+        let mut between: Vec<usize> = (0..31)
+            .map(|_| {
+                let before = answered.load(Ordering::Relaxed);
+                ada.v2::<methods::GetFileInfo>(stat("/tmp")).unwrap();
+                answered.load(Ordering::Relaxed) - before
+            })
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        between.sort_unstable();
+        assert!(between[15] < CONNECTIONS * BATCH / 10, "{between:?} of bob's during a call of ada's");
+    });
+}
+
+fn stat(path: &str) -> GetFileInfoRequest {
+    GetFileInfoRequest { path: Some(path.to_owned()), ..Default::default() }
+}
+
+#[test]
+fn requests_that_never_wait_leave_turns_to_another_user() {
+    let (_dir, served) = two_users();
+    leave_turns(
+        &served,
+        || logged_in(&served, "bob"),
+        |bob, answered| {
+            for _ in 0..BATCH {
+                bob.send::<methods::GetFileInfo>(&stat("relative").into());
+            }
+            for _ in 0..BATCH {
+                bob.receive::<methods::GetFileInfo>();
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        },
+    );
+}
+
+#[test]
+fn requests_over_http_that_never_wait_leave_turns_to_another_user() {
+    let (_dir, served) = two_users();
+    let login = serde_json::json!({"user": "bob", "password": "secret"});
+    let token = http::value(&http::json_body("POST", &served, "/v1/sessions", &login));
+    let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    let requests = http::request("GET", "/v1/status/a?unknown=1", &bearer, b"").repeat(BATCH);
+    leave_turns(
+        &served,
+        || BufReader::new(http::connect(&served)),
+        |bob, answered| {
+            let sends = bob.get_ref().try_clone().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| (&sends).write_all(&requests).unwrap());
+                let (mut seen, mut line) = (0, String::new());
+                while seen < BATCH {
+                    line.clear();
+                    assert_ne!(bob.read_line(&mut line).unwrap(), 0);
+                    // An answer's body ends without a newline.
+                    if line.contains("HTTP/1.1 400") {
+                        seen += 1;
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        },
+    );
+}
+
+/// Of HTTP, also those that are refused before their sender is known.
+#[test]
+fn requests_over_http_before_a_login_have_a_pace() {
+    let (_dir, served) = two_users_with(|config| {
+        config.limits.stranger_burst = 1;
+        config.limits.stranger_interval = Duration::from_secs(10);
+    });
+    // This login is the burst. Each later request waits for a second, the longest wait.
+    let _ada = logged_in(&served, "ada");
+    for (method, target, fields) in [
+        ("OPTIONS", "/v1/files", ""),
+        ("GET", "/openapi.json", ""),
+        ("GET", "/nothing", ""),
+        ("GET", "/v1/status", "Authorization: Bearer wrong\r\n"),
+        ("GET", "/v1/status", "Origin: http://elsewhere.example\r\n"),
+    ] {
+        let mut stranger = http::connect(&served);
+        stranger.set_nonblocking(true).unwrap();
+        stranger.write_all(&http::request(method, target, fields, b"")).unwrap();
+        stays(&format!("{method} {target} waits"), Duration::from_millis(300), || {
+            stranger.peek(&mut [0]).is_err()
+        });
+        eventually("the answer", || stranger.peek(&mut [0]).is_ok());
     }
 }
 

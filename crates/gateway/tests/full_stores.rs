@@ -1,9 +1,8 @@
 //! A full store: writers of open files continue once there is room again, if the store supports that.
 
-mod common;
+use crate::common::gated::Gated;
+use crate::common::*;
 use bytes::Bytes;
-use common::gated::Gated;
-use common::*;
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_testkit::wait::eventually;

@@ -1,9 +1,8 @@
 //! Thrift over HTTP: which requests are served, for whom, and what becomes of hostile ones.
 
-mod common;
+use crate::common::http::*;
+use crate::common::*;
 use bytes::Bytes;
-use common::http::*;
-use common::*;
 use std::io::Write;
 use std::time::{Duration, Instant};
 use strait_gateway::{Access, HttpAccess};
@@ -210,6 +209,20 @@ fn unknown_hosts_and_origins_are_refused_and_configured_ones_served() {
     };
     assert_eq!(preflight("https://app.example").status, 204);
     typed(&preflight("https://evil.example"), 403, "PermissionDenied");
+}
+
+/// The first request of Apache's library for Node, version 0.9.3, by its generated client of `DfsService`.
+const NODE_0_9_3: &[u8] = b"POST /thrift HTTP/1.1\r\nConnection: keep-alive\r\nContent-length: 24\r\n\
+    Host: 127.0.0.1:18999\r\n\r\n\x80\x01\x00\x01\x00\x00\x00\x04init\x00\x00\x00\x01\
+    \x0b\x00\x01\x00\x00\x00\x00\x00";
+
+#[test]
+fn libraries_that_name_no_type_of_thrift_are_served() {
+    let served = serve();
+    for fields in ["", "Content-Type: application/octet-stream\r\n"] {
+        assert_eq!(post(&served, fields, &info(JSON)).status, 200, "{fields}");
+    }
+    assert_eq!(raw(&served, NODE_0_9_3).status, 200);
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! A client can tell whether its open files still exist: a session that was made anew reports
 //! another incarnation.
 
-mod common;
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

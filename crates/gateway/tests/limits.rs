@@ -1,7 +1,6 @@
 //! Each limit holds, and its error names it.
 
-mod common;
-use common::*;
+use crate::common::*;
 use std::io::Write;
 use std::time::Duration;
 use strait_gateway::PasswordFile;

@@ -1,8 +1,7 @@
 //! REST: directories as pages.
 
-mod common;
-use common::http::*;
-use common::*;
+use crate::common::http::*;
+use crate::common::*;
 use serde_json::{Value, json};
 
 #[test]

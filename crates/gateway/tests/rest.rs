@@ -1,9 +1,8 @@
 //! REST: what a request does to files and names, and what becomes of wrong and hostile ones.
 
-mod common;
-use common::gated::{Gated, OTHERS, OVERTAKEN};
-use common::http::*;
-use common::*;
+use crate::common::gated::{Gated, OTHERS, OVERTAKEN};
+use crate::common::http::*;
+use crate::common::*;
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -13,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use strait_gateway::{Access, Config, ConfiguredStore, HttpAccess, PasswordFile};
-use strait_store::{FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
+use strait_store::{FileStore, FileSystem, FileSystemExt, MemoryStore, Principal, StorePath};
 use strait_testkit::sockets::{is_all_read, is_ended};
 use strait_testkit::wait::{eventually, pause};
 use strait_wire::*;
@@ -201,6 +200,8 @@ fn an_append_names_the_place_where_it_begins() {
         send(&served, "PUT", "/v1/files/f", &format!("Content-Range: bytes {range}\r\n"), body)
     };
     assert_eq!(go_on("7-8/9", b"78").status, 204);
+    let begun = send(&served, "PUT", "/v1/files/begun", "Content-Range: bytes 0-1/4\r\n", b"01");
+    assert_eq!((begun.status, &get(&served, "/v1/files/begun").body[..]), (201, &b"01"[..]));
     typed(&go_on("7-8/9", b"78"), 409, "InvalidArgument");
     typed(&go_on("9-9/10", b"xy"), 400, "InvalidArgument");
     typed(&go_on("nonsense", b"x"), 400, "InvalidArgument");
@@ -234,11 +235,84 @@ fn an_append_that_is_cut_short_keeps_the_bytes_that_came() {
     drop(stream);
     let length =
         || field(&send(&served, "HEAD", "/v1/files/f", "", b""), "content-length").parse::<u64>().unwrap();
-    eventually("whole pieces are there", || length() > 0);
+    eventually("they are in the file", || length() == 1_000_000);
     eventually("the file has no writer", || {
-        let target = format!("/v1/files/f?offset={}", length());
-        send(&served, "PATCH", &target, "", b"the rest").status == 204
+        send(&served, "PATCH", "/v1/files/f?offset=1000000", "", b"the rest").status == 204
     });
+}
+
+#[test]
+fn an_append_that_comes_too_slowly_keeps_the_bytes_that_came() {
+    let served = serve_with(|config| config.limits.stall = Duration::from_millis(300));
+    put_file(&served, "/v1/files/f", b"");
+    let mut stream = connect(&served);
+    let head = "PATCH /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc";
+    stream.write_all(head.as_bytes()).unwrap();
+    typed(&receive(&mut stream), 408, "TimedOut");
+    eventually("they are in the file", || get(&served, "/v1/files/f").body == "abc");
+}
+
+#[test]
+fn a_gateway_that_ends_leaves_no_temporary_files() {
+    let store = Arc::new(MemoryStore::new("tester"));
+    let mut served = serve_store(store.clone(), |config| config.limits.drain = Duration::from_millis(100));
+    let begin = |n: usize| {
+        let mut stream = connect(&served);
+        let head =
+            format!("PUT /v1/files/f{n} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\nx");
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let begun: Vec<_> = (0..20).map(begin).collect();
+    eventually("the uploads have begun", || names(&served, "").len() == begun.len());
+    served.shut_down();
+    let (who, root) = (Principal::new("tester"), StorePath::root());
+    let left = store.list_all(&who, &root, 99);
+    assert_eq!(futures::FutureExt::now_or_never(left).unwrap().unwrap().len(), 0);
+}
+
+#[test]
+fn a_link_to_nothing_is_not_replaced_and_can_be_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("nowhere", directory.path().join("link")).unwrap();
+    let served = serve_store(Arc::new(FileStore::open(directory.path(), false).unwrap()), |_| {});
+    let created = send(&served, "PUT", "/v1/files/link", "If-None-Match: *\r\n", b"x");
+    typed(&created, 412, "AlreadyExists");
+    assert_eq!(send(&served, "DELETE", "/v1/files/link", "", b"").status, 204);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_request_that_contradicts_itself_changes_nothing() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"0123");
+    let range = "Content-Range: bytes 0-0/4\r\n";
+    typed(&send(&served, "PATCH", "/v1/files/f", range, b"x"), 400, "InvalidArgument");
+    let encoded = "Content-Type: application/json\r\nContent-Encoding: gzip\r\n";
+    let mode = br#"{"permission":"0600"}"#;
+    typed(&send(&served, "PATCH", "/v1/status/f", encoded, mode), 415, "InvalidArgument");
+    let json = "Content-Type: application/json\r\n";
+    typed(&send(&served, "PATCH", "/v1/status/f/", json, mode), 409, "NotADirectory");
+    let rename = br#"{"from":"/f","to":"/g/"}"#;
+    typed(&send(&served, "POST", "/v1/renames", json, rename), 409, "NotADirectory");
+    let resumed = "If-None-Match: *\r\nContent-Range: bytes 0-0/1\r\n";
+    typed(&send(&served, "PUT", "/v1/files/f", resumed, b"x"), 412, "AlreadyExists");
+    assert_eq!(&get(&served, "/v1/files/f").body[..], b"0123");
+    assert_eq!(value(&get(&served, "/v1/status/f"))["permission"], "0644");
+}
+
+#[test]
+fn a_file_that_is_made_private_during_an_upload_stays_private() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"before");
+    let mut stream = connect(&served);
+    stream.write_all(b"PUT /v1/files/f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nx").unwrap();
+    eventually("the upload has begun", || names(&served, "").len() == 2);
+    let private = json_body("PATCH", &served, "/v1/status/f", &json!({"permission": "0600"}));
+    assert_eq!(private.status, 200);
+    stream.write_all(b"yyyy").unwrap();
+    assert_eq!(receive(&mut stream).status, 204);
+    assert_eq!(value(&get(&served, "/v1/status/f"))["permission"], "0600");
 }
 
 #[test]
@@ -557,6 +631,8 @@ fn hostile_requests_get_typed_4xx_and_others_are_served() {
     typed(&send(&served, "PROPFIND", "/v1/files/f", "", b"x"), 405, "Unsupported");
     typed(&get(&served, "/v1/nothing"), 404, "NotFound");
     typed(&send(&served, "PUT", "/v1/files/f", "Content-Encoding: gzip\r\n", b"x"), 415, "InvalidArgument");
+    let form = "Content-Type: multipart/form-data; boundary=x\r\n";
+    typed(&send(&served, "PUT", "/v1/files/f", form, b"--x--"), 415, "InvalidArgument");
     typed(
         &send(&served, "GET", "/v1/files/f", "Range: bytes=0-0\r\nRange: bytes=0-0\r\n", b""),
         400,

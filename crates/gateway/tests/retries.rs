@@ -1,9 +1,8 @@
 //! The gateway answers a repeated mutation without executing it again. A client that dies leaves
 //! nothing locked.
 
-mod common;
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use std::io::Write;
 use std::time::Duration;
 use strait_testkit::wait::obtained;

@@ -1,10 +1,9 @@
 //! DfsService with the calls of its clients of 2009. `answers_2009.rs` tests the answers that
 //! differ from DfsV2's.
 
-mod common;
+use crate::common::gated::Gated;
+use crate::common::*;
 use bytes::Bytes;
-use common::gated::Gated;
-use common::*;
 use strait_testkit::sockets::is_all_read;
 use strait_testkit::wait::eventually;
 use strait_wire::*;

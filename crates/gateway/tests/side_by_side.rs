@@ -1,10 +1,9 @@
 //! One client with many concurrent calls uses as many connections of one session as it needs, and
 //! no more.
 
-mod common;
+use crate::common::gated::Gated;
+use crate::common::*;
 use bytes::Bytes;
-use common::gated::Gated;
-use common::*;
 use futures::future::join_all;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,11 +1,10 @@
 //! A store that is slow or panics costs clients only time. Requests keep their order, and clients keep
 //! their connections, sessions and bytes.
 
-mod common;
+use crate::common::gated::{Gated, SLOWLY_CREATED, SLOWLY_READ};
+use crate::common::http::{connect, head_of, receive};
+use crate::common::*;
 use bytes::Bytes;
-use common::gated::{Gated, SLOWLY_CREATED, SLOWLY_READ};
-use common::http::{connect, head_of, receive};
-use common::*;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;

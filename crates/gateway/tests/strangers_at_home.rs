@@ -1,7 +1,6 @@
 //! Clients without a login over loopback: the gateway admits its own user, and no others.
 
-mod common;
-use common::*;
+use crate::common::*;
 use rustix::process::Uid;
 use strait_gateway::Access;
 use strait_store::Principal;

@@ -1,8 +1,7 @@
 //! TLS on the same port as clear text; certificates that change while serving.
 
-mod common;
-use common::gated::Gated;
-use common::*;
+use crate::common::gated::Gated;
+use crate::common::*;
 use rustix::fs::{CWD, FileType, OFlags, mknodat};
 use std::fs::File;
 use std::io::{Read, Write};

@@ -6,6 +6,18 @@ use std::time::{Duration, Instant};
 /// Warnings of each kind that are written in a second: enough to identify the sender.
 const A_SECOND: u32 = 10;
 
+/// Logs at a level, but at most ten lines per second from each place in the code. The next line tells how many lines
+/// were left out. So clients can't fill a disk with the lines that they cause. The caller's crate needs `tracing`.
+#[macro_export]
+macro_rules! seldom {
+    ($level:ident, $($text:tt)+) => {{
+        static LINES: $crate::Seldom = $crate::Seldom::new();
+        if let Some(left_out) = LINES.may_write() {
+            tracing::$level!(left_out, $($text)+);
+        }
+    }};
+}
+
 /// One kind of warning.
 #[derive(Debug)]
 pub struct Seldom(Mutex<Second>);

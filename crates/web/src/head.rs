@@ -37,7 +37,7 @@ pub struct Framing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Head,
-    /// In a body with so many bytes left.
+    /// In a body with this many bytes left.
     Body(u64),
     /// After a chunked request, which is the last one.
     Rest,
@@ -92,7 +92,7 @@ impl Framing {
         for at in memchr::memchr_iter(b'\n', here.get(self.searched..).unwrap_or_default()) {
             let end = self.searched + at;
             let Some(line) = here.get(begin..end).unwrap_or_default().strip_suffix(b"\r") else {
-                return Err(BadHead::Malformed("a line of the head ends without CR"));
+                return Err(BadHead::Malformed("a line ends with LF alone; HTTP requires CR LF"));
             };
             // A program may send an empty line before its request (section 2.2).
             if line.is_empty() && begin > 0 {

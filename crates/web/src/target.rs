@@ -20,7 +20,9 @@ pub fn path(raw: &str) -> Result<Vec<u8>, Malformed> {
     let slashes = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'/').count();
     match slashes(&bytes) == slashes(raw.as_bytes()) {
         true => Ok(bytes),
-        false => malformed("the path has an encoded slash (%2F); names can't contain a slash"),
+        false => malformed(
+            "the path has an encoded slash (%2F): write / itself, or put the path into the query (?path=/…)",
+        ),
     }
 }
 

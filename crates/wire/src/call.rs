@@ -11,6 +11,9 @@ type Result<T> = std::result::Result<T, DecodeError>;
 
 /// Longest method name accepted; the interface's longest name has 17 bytes.
 const MAX_NAME_BYTES: usize = 64;
+/// Most elements of all lists of a reply together. A page of a listing has some thousand, and an answer with block
+/// locations, which is bounded in bytes, below 100,000.
+const MOST_REPLY_ELEMENTS: usize = 1 << 18;
 
 /// The version of the JSON protocol.
 const JSON_VERSION: i32 = 1;
@@ -174,7 +177,7 @@ pub trait Method {
     where
         Self: Sized,
     {
-        let mut from = Decoder::new(protocol, message);
+        let mut from = Decoder::new(protocol, message).with_most_elements(MOST_REPLY_ELEMENTS);
         let envelope = Envelope::read(&mut from)?;
         if envelope.kind == MessageKind::Exception {
             return Ok((envelope.sequence, Reply::Application(ApplicationError::read(&mut from)?)));

@@ -15,6 +15,7 @@ pub struct Decoder {
     last_ids: Vec<i16>,
     /// Compact: a bool that came with its field's header.
     pending_bool: Option<bool>,
+    most_elements: usize,
 }
 
 /// A varint (unsigned LEB128, ten bytes at most) at the start of `bytes`, and
@@ -42,7 +43,22 @@ impl Decoder {
 
     /// Reads `bytes`, one message without its frame's length.
     pub fn new(protocol: Protocol, bytes: Bytes) -> Self {
-        Self { protocol, bytes, last_ids: Vec::new(), pending_bool: None }
+        Self { protocol, bytes, last_ids: Vec::new(), pending_bool: None, most_elements: usize::MAX }
+    }
+
+    /// Refuses a message whose known lists together have more elements. A decoded element can take hundreds of times
+    /// the memory of its bytes: an empty string or struct is one byte.
+    pub fn with_most_elements(mut self, most_elements: usize) -> Self {
+        self.most_elements = most_elements;
+        self
+    }
+
+    /// Checks the announced number of a list's elements.
+    pub(crate) fn demand_elements(&mut self, claimed: usize) -> Result<()> {
+        let limit = self.most_elements;
+        self.most_elements =
+            limit.checked_sub(claimed).ok_or(DecodeError::TooManyElements { claimed, limit })?;
+        Ok(())
     }
 
     /// Bytes not read yet.

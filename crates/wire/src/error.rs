@@ -16,6 +16,14 @@ pub enum DecodeError {
         /// The limit in force, in bytes.
         limit: usize,
     },
+    /// A list has more elements than the limit.
+    #[error("a list of {claimed} elements, but the limit is {limit}")]
+    TooManyElements {
+        /// The announced number.
+        claimed: usize,
+        /// The limit in force.
+        limit: usize,
+    },
     /// A negative length or count.
     #[error("a negative length")]
     NegativeSize,

@@ -146,8 +146,8 @@ fn early_open(args: &mut OpenArgs, id: i16, found: TType, from: &mut Decoder) ->
     Ok(true)
 }
 
-/// `read(1: handle, 2: offset, 3: length)`. In the other forms, field 3 is the offset. So field 3 counts
-/// as the offset until field 2 has been read.
+/// The report's form, read literally: `read(1: handle, 2: offset, 3: length)`. In the other forms, field 3 is the
+/// offset. So field 3 counts as the offset until an i64 in field 2 has been read.
 fn early_read(args: &mut ReadArgs, id: i16, found: TType, from: &mut Decoder) -> Result<bool, DecodeError> {
     let alone = args.dh.is_none();
     match (id, found) {
@@ -193,6 +193,6 @@ fn early_write(args: &mut WriteArgs, id: i16, found: TType, from: &mut Decoder) 
 fn set_once<T>(field: &mut Option<T>, value: Option<T>) -> Result<(), DecodeError> {
     match std::mem::replace(field, value) {
         None => Ok(()),
-        Some(_) => Err(DecodeError::Malformed("the message mixes fields of two generations of DfsService")),
+        Some(_) => Err(DecodeError::Malformed("the message mixes fields of two forms of this call")),
     }
 }

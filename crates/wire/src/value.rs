@@ -209,6 +209,7 @@ impl<T: Value> Value for Vec<T> {
         if found != T::TYPE && count > 0 {
             return Err(DecodeError::WrongElementType { expected: T::TYPE, found });
         }
+        from.demand_elements(count)?;
         // Grows with the elements that arrive: a sender could claim a large count, and each allocated
         // struct costs memory.
         let mut list = Vec::new();

@@ -6,9 +6,7 @@
 //! by default one in some twenty. At each byte, one callee suffers one fault. The faults take
 //! turns, and `FLEXRPC_FIRST_FAULT=…`, below 15, selects the first.
 
-mod faults;
-
-use faults::{Callee, Direction, Link};
+use crate::faults::{Callee, Direction, Link};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -5,12 +5,11 @@
 //! `STRAIT_X_FILES=DIRECTORY` they are all files in a directory and below it. Then frpcgen must
 //! accept 95 of 100, and the test lists the others.
 
+use crate::c;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use strait_idl_tests::borrowed::{AuthsysParms, Entry, Names, Netbuf, OpaqueAuth, Reply};
 use strait_xdr::{Problem, from_bytes, to_vec};
-
-mod c;
 
 mod files {
     include!(concat!(env!("OUT_DIR"), "/foreign.rs"));

@@ -1,10 +1,8 @@
 //! The real rpcgen and libtirpc decode messages from this crate's encoder, see the same values, and
 //! encode them to the same bytes.
 
-mod arbitrary;
-mod c;
-
-use arbitrary::everything;
+use crate::arbitrary::everything;
+use crate::c;
 use proptest::test_runner::{Config, TestRunner};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};

@@ -1,10 +1,8 @@
 //! FlexRPC's client calls an unmodified server of SunRPC: the real rpcgen's output for
 //! idl/types.x, on libtirpc.
 
-mod arbitrary;
-mod c;
-
-use arbitrary::everything;
+use crate::arbitrary::everything;
+use crate::c;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
 use std::io::{BufRead, BufReader};

@@ -1,10 +1,8 @@
 //! An unmodified SunRPC client in C, built on the real rpcgen's output for idl/types.x, calls a
 //! service generated from the same file.
 
-mod arbitrary;
-mod c;
-
-use arbitrary::everything;
+use crate::arbitrary::everything;
+use crate::c;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::HashMap;

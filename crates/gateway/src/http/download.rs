@@ -83,7 +83,7 @@ impl Download {
     /// still have the failure's status.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The store's errors.
     pub async fn begin(source: Source, bytes: Range<u64>) -> Result<Self> {
         let mut this =
             Self { source: Arc::new(source), left: bytes, piece: Bytes::new(), reading: None, sending: None };

@@ -24,13 +24,15 @@ pub struct Inflow<'a> {
     fresh: u64,
     /// Bytes received beyond the previous piece.
     over: Bytes,
+    /// What ended the body after the bytes of the previous piece.
+    broken: Option<Refusal>,
 }
 
 impl<'a> Inflow<'a> {
     /// Begins to receive: from now on, the client has to make progress.
     pub fn new(body: &'a mut Incoming, limits: &Limits) -> Self {
         let due = Instant::now() + limits.stall;
-        Self { body, stall: limits.stall, due, fresh: 0, over: Bytes::new() }
+        Self { body, stall: limits.stall, due, fresh: 0, over: Bytes::new(), broken: None }
     }
 
     /// The next bytes; none at the end.
@@ -40,6 +42,9 @@ impl<'a> Inflow<'a> {
     pub async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         if !self.over.is_empty() {
             return Ok(Some(std::mem::take(&mut self.over)));
+        }
+        if let Some(refusal) = self.broken.take() {
+            return Err(refusal);
         }
         loop {
             let slow = || {
@@ -62,7 +67,7 @@ impl<'a> Inflow<'a> {
         }
     }
 
-    /// The next `bytes`; fewer only at the end.
+    /// The next `bytes`; fewer only at the end, or if the body breaks after them.
     ///
     /// # Errors
     /// Those of [`Inflow::next`].
@@ -71,7 +76,16 @@ impl<'a> Inflow<'a> {
         (self.fresh, self.due) = (0, Instant::now() + self.stall);
         let mut piece = BytesMut::new();
         while piece.len() < bytes {
-            let Some(mut data) = self.next().await? else { break };
+            let mut data = match self.next().await {
+                Ok(Some(data)) => data,
+                Ok(None) => break,
+                // The bytes before count: an append keeps them. The next call reports this.
+                Err(refusal) if !piece.is_empty() => {
+                    self.broken = Some(refusal);
+                    break;
+                }
+                Err(refusal) => return Err(refusal),
+            };
             self.over = data.split_off(data.len().min(bytes - piece.len()));
             if piece.is_empty() {
                 // Allocate the piece in one step, once the first bytes have arrived.

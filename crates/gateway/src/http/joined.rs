@@ -138,8 +138,7 @@ impl<R: AsyncRead + Unpin, W: Unpin> AsyncRead for Joined<R, W> {
             if !this.kept.is_empty() {
                 let mut more = [0; READ_BYTES];
                 let mut more = ReadBuf::new(&mut more);
-                ready!(Pin::new(&mut this.from).poll_read(cx, &mut more))?;
-                this.flow.moved(Way::In, more.filled().len());
+                ready!(this.poll_more(cx, &mut more))?;
                 match more.filled() {
                     [] => this.refuse(bad("the head ends before its last line")),
                     more => this.kept.extend_from_slice(more),
@@ -147,9 +146,8 @@ impl<R: AsyncRead + Unpin, W: Unpin> AsyncRead for Joined<R, W> {
                 continue;
             }
             let before = buffer.filled().len();
-            ready!(Pin::new(&mut this.from).poll_read(cx, buffer))?;
+            ready!(this.poll_more(cx, buffer))?;
             let more = &buffer.filled()[before..];
-            this.flow.moved(Way::In, more.len());
             if more.is_empty() {
                 return Poll::Ready(Ok(()));
             }
@@ -162,6 +160,18 @@ impl<R: AsyncRead + Unpin, W: Unpin> AsyncRead for Joined<R, W> {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+}
+
+impl<R: AsyncRead + Unpin, W: Unpin> Joined<R, W> {
+    fn poll_more(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.from).poll_read(cx, buffer);
+        self.flow.moved(Way::In, buffer.filled().len() - before);
+        if polled.is_pending() {
+            self.traffic.answers.rest();
+        }
+        polled
     }
 }
 

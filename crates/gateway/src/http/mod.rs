@@ -35,6 +35,7 @@ use crate::context::Context;
 use crate::memory::{Account, Permit};
 use crate::peer::Peer;
 use crate::pool::Key;
+use crate::processor;
 use crate::session::{Entry, Identity, Session, TOO_MANY_SESSIONS};
 use crate::shared::Shared;
 use crate::slow::Cut;
@@ -57,7 +58,7 @@ use std::convert::Infallible;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, fail};
@@ -65,7 +66,7 @@ use strait_telemetry::RequestId;
 use strait_web::MAX_FIELDS;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
 
 /// A client whose next head is due is looked at this often in the time that it has.
 const LOOKS: u32 = 4;
@@ -112,6 +113,7 @@ where
         unsent: unsent.clone(),
         traffic: traffic.clone(),
         last: Mutex::default(),
+        is_paced: AtomicBool::new(false),
     });
     let service = service_fn(move |request| {
         let front = front.clone();
@@ -177,6 +179,8 @@ pub struct Front {
     /// The last good token. Each request still has to bring it. Its session stays meanwhile, since it
     /// would otherwise end with each request, and be made anew for the next one.
     last: Mutex<Option<Entry>>,
+    /// The present request is a user's, or the pace has delayed it. A connection has one request at a time.
+    is_paced: AtomicBool,
 }
 
 impl Drop for Front {
@@ -225,7 +229,9 @@ impl Front {
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Answer> {
         let _answering = Answering::new(self.traffic.answers.clone());
         let version = request.version();
+        self.is_paced.store(false, Ordering::Relaxed);
         let mut response = self.answer_of(request).await;
+        self.keep_pace().await;
         // To an answer of HTTP/1.1, hyper would add keep-alive beside close. Old clients look for the former.
         if version < Version::HTTP_11 && response.headers().contains_key(header::CONNECTION) {
             *response.version_mut() = version;
@@ -260,6 +266,30 @@ impl Front {
         response
     }
 
+    /// Delays a request of a stranger, once, so that strangers don't keep the processors from users. Requests that
+    /// are refused before their sender is known are delayed at their end.
+    async fn keep_pace(&self) {
+        if self.is_paced.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let context = OfRequest(Arc::new(Context::new(self.shared.clone(), self.peer)));
+        // Some need no login.
+        if context.0.attributed().is_none() {
+            let origin = Key::Origin(self.peer.origin());
+            sleep_until(self.shared.pace.next(&origin, std::time::Instant::now()).into()).await;
+        }
+    }
+
+    /// Runs a request's work for a user or an origin, in its turns if it has more requests than turns.
+    async fn in_turns<F: Future>(&self, key: &Key, work: F) -> F::Output {
+        let ready = self.shared.ready.holder(key);
+        self.traffic.answers.engage(&ready);
+        match processor::needs_turns(&ready) {
+            true => processor::in_turns(ready, work).await,
+            false => work.await,
+        }
+    }
+
     /// The request's own context, with the session of its bearer token if it has one.
     fn sender(&self, headers: &HeaderMap) -> Result<Sender, Refusal> {
         let context = Arc::new(OfRequest(Arc::new(Context::new(self.shared.clone(), self.peer))));
@@ -283,6 +313,9 @@ impl Front {
         }
         let key = context.0.attributed();
         let known = key.is_some();
+        if known {
+            self.is_paced.store(true, Ordering::Relaxed);
+        }
         let key = key.unwrap_or(Key::Origin(self.peer.origin()));
         self.account().set_holder(&key);
         Ok(Sender { context, key, known })
@@ -324,7 +357,7 @@ impl Front {
     fn demand_length(head: &Parts) -> Result<(), Refusal> {
         match head.version < Version::HTTP_11 && !head.headers.contains_key(header::CONTENT_LENGTH) {
             true => {
-                let message = "a body of HTTP/1.0 needs a Content-Length";
+                let message = "with HTTP/1.0, send a Content-Length, even 0";
                 Err(Refusal::new(StatusCode::LENGTH_REQUIRED, ErrorKind::InvalidArgument, message))
             }
             false => Ok(()),

@@ -6,7 +6,6 @@ use super::refused::{Refusal, as_refusal, bad, refused};
 use super::{Front, Sender};
 use crate::dispatch::execute;
 use crate::memory::Permit;
-use crate::processor;
 use crate::request::{Body as Asked, Request as Message};
 use bytes::BytesMut;
 use hyper::body::{Body, Incoming};
@@ -15,10 +14,10 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_store::ErrorKind;
 use strait_wire::{ApplicationError, ApplicationErrorKind, Protocol, Sniff, Wire, sniff};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::timeout;
 
 /// The path of both Thrift services.
 pub const PATH: &str = "/thrift";
@@ -144,7 +143,7 @@ impl Front {
     async fn execute(&self, request: Message, sender: Sender) -> Result<Response<Answer>, Refusal> {
         let Sender { context, key, known } = sender;
         if !known {
-            sleep_until(self.shared.pace.next(&key, Instant::now()).into()).await;
+            self.keep_pace().await;
         }
         let granted = match request.answer_bytes() {
             None => None,
@@ -156,13 +155,8 @@ impl Front {
                 }
             },
         };
-        let ready = self.shared.ready.holder(&key);
-        let answer = execute(request, context.0.clone(), key, granted);
-        let _engaged = ready.engage();
-        let outgoing = match processor::needs_turns(&ready) {
-            true => processor::in_turns(ready, answer).await,
-            false => answer.await,
-        };
+        let answer = execute(request, context.0.clone(), key.clone(), granted);
+        let outgoing = self.in_turns(&key, answer).await;
         let answer = Answer::encoded(outgoing.encoded, outgoing.memory, self.unsent.clone(), &self.account());
         let mut response = Response::new(answer);
         if outgoing.last {
@@ -215,7 +209,8 @@ struct Content {
     copies: usize,
 }
 
-/// Reads the Content-Type. Apache's libraries send `application/x-thrift` with every protocol.
+/// Reads the Content-Type. Apache's libraries send `application/x-thrift` with every protocol; their library for
+/// Node sent none until 0.9.3, and other libraries send `application/octet-stream`.
 fn content(headers: &HeaderMap) -> Result<Content, Refusal> {
     let mut given = headers.get_all(header::CONTENT_TYPE).iter();
     let first = given.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -224,7 +219,7 @@ fn content(headers: &HeaderMap) -> Result<Content, Refusal> {
     }
     let kind = first.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let (name, protocol, copies) = match kind.as_str() {
-        "application/x-thrift" => ("application/x-thrift", None, 2),
+        "application/x-thrift" | "application/octet-stream" | "" => ("application/x-thrift", None, 2),
         "application/vnd.apache.thrift.binary" => {
             ("application/vnd.apache.thrift.binary", Some(Protocol::Binary), 1)
         }

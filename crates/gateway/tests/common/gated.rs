@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::BoxStream;
+use futures::stream::{BoxStream, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use strait_store::{
@@ -17,6 +17,9 @@ pub const SLOWLY_CREATED: &str = "/slow";
 
 /// The file whose opening waits at the gate, too.
 pub const SLOWLY_OPENED: &str = "/slowly-opened";
+
+/// The directory whose entries wait at the gate, too.
+pub const SLOWLY_LISTED: &str = "/slowly-listed";
 
 /// The file whose reads wait at the gate, too, except those at its beginning.
 pub const SLOWLY_READ: &str = "/slowly-read";
@@ -91,7 +94,7 @@ impl Gate {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many calls wait at the gate.
+    /// Waits until this many calls wait at the gate.
     pub fn await_waiting(&self, count: usize) {
         eventually(&format!("{count} calls came to the gate"), || self.waiting() >= count);
     }
@@ -203,7 +206,19 @@ impl FileSystem for Gated {
     }
 
     fn list(&self, who: &Principal, path: &StorePath) -> BoxStream<'static, Result<FileStatus>> {
-        self.behind.list(who, path)
+        let listed = self.behind.list(who, path);
+        if path.as_str() != SLOWLY_LISTED {
+            return listed;
+        }
+        let gate = self.gate.clone();
+        let slowly = listed.then(move |entry| {
+            let gate = gate.clone();
+            async move {
+                gate.pass().await;
+                entry
+            }
+        });
+        slowly.boxed()
     }
 
     /// Panics for `/defect`.

@@ -1,5 +1,4 @@
 //! A gateway in this process, and clients that send it any bytes of a test.
-#![allow(dead_code, missing_docs)] // each test binary uses its part
 
 pub mod gated;
 pub mod http;
@@ -60,7 +59,7 @@ pub fn serve_store(store: Arc<dyn FileSystem>, change: impl FnOnce(&mut Config))
     serve_with_threads(512, store, change)
 }
 
-/// Serves with so many threads at most for work that blocks.
+/// Serves with this many threads at most for work that blocks.
 pub fn serve_with_threads(
     blocking: usize,
     store: Arc<dyn FileSystem>,
@@ -105,7 +104,7 @@ impl Served {
         client
     }
 
-    /// Waits until so many requests wait for memory.
+    /// Waits until this many requests wait for memory.
     pub fn await_waiting_for_memory(&self, count: usize) {
         let name = "strait_gateway_waiting_for_memory";
         eventually(&format!("{name} {count}"), || self.number(name) == count as u64);

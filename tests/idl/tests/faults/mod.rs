@@ -107,7 +107,7 @@ impl Connection {
     }
 }
 
-/// An action after so many bytes.
+/// An action after this many bytes.
 enum Trigger {
     None,
     Armed { direction: Direction, left: usize, fire: Box<dyn FnOnce() + Send> },

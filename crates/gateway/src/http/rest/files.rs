@@ -74,7 +74,8 @@ pub fn demand(conditions: &Conditions, current: Option<&State>, place: &Place) -
     Err(failed(kind, current, place))
 }
 
-fn failed(kind: ErrorKind, current: Option<&State>, place: &Place) -> Failure {
+/// The conditions of a request don't hold: 412.
+pub fn failed(kind: ErrorKind, current: Option<&State>, place: &Place) -> Failure {
     let message = match (kind, current) {
         (ErrorKind::AlreadyExists, _) => "the file exists, and the request may only create it",
         (_, Some(_)) => "the file isn't in the state that the request's conditions name; read it again",
@@ -165,7 +166,7 @@ pub async fn remove(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> 
     let conditions = asked.conditions()?;
     let held = asked.begin_change(&place)?;
     if conditions.are_none() {
-        status(&place).await?.ok_or_else(|| missing(&place))?;
+        status(&place).await?; // a directory fails; a link to nothing can be removed
     } else {
         let entity = entity(&place).await?;
         demand(&conditions, entity.as_ref().map(|entity| &entity.state), &place)?;

@@ -36,12 +36,14 @@ use std::time::Instant;
 use strait_store::{Error, ErrorKind, FileSystem, Principal, StorePath, encoding, store_and_path};
 use strait_telemetry::RequestId;
 use strait_web::{Conditions, Fields, Query};
-use tokio::time::sleep_until;
 
 /// The description of this interface, which the gateway serves.
 const DESCRIPTION: &str = include_str!("../../../../../idl/openapi.json");
 /// Stands for a path in a route's template.
 const PATH: &str = "{path}";
+/// The query's parameter that can name the path in place of the target. A client that is generated from the
+/// description encodes slashes in a target, but may write a query as it likes.
+const PATH_PARAMETER: &str = "path";
 /// Largest JSON body. A rename has two paths of at most 8,000 bytes each, and JSON's escapes can triple
 /// text that isn't ASCII.
 const JSON_BYTES: usize = 64 << 10;
@@ -150,9 +152,9 @@ fn found(target: &str) -> impl Iterator<Item = (usize, &'static Route, &str)> {
 pub async fn answer(front: &Arc<Front>, head: &Parts, mut body: Incoming) -> Response<Answer> {
     let target = head.uri.path();
     let answered = match route(target, &head.method) {
-        Some((at, (operation, ..), rest)) => {
+        Some((at, route, rest)) => {
             let began = Instant::now();
-            let answered = serve(front, head, &mut body, *operation, rest).await;
+            let answered = serve(front, head, &mut body, route, rest).await;
             let at = strait_wire::Call::METHODS.len() + at;
             let failed = answered.as_ref().is_err_and(|failure| !failure.status.is_redirection());
             front
@@ -181,7 +183,7 @@ async fn serve(
     front: &Arc<Front>,
     head: &Parts,
     body: &mut Incoming,
-    operation: Operation,
+    &(operation, _, template, _): &Route,
     rest: &str,
 ) -> Result<Response<Answer>, Failure> {
     if operation == Operation::Describe {
@@ -192,17 +194,18 @@ async fn serve(
     }
     let Sender { context, key, known } = front.sender(&head.headers)?;
     if !known {
-        sleep_until(front.shared.pace.next(&key, Instant::now()).into()).await;
+        front.keep_pace().await;
     }
     let id = RequestId::next();
-    let mut asked = Asked { front, head, body, rest, context, key: key.clone(), id };
+    let takes_path = template.ends_with(PATH) && rest.is_empty();
+    let mut asked = Asked { front, head, body, rest, takes_path, context, key: key.clone(), id };
     // `done` takes the outcome, since `guarded` returns an error that can't carry a failure's own status.
     let mut done = None;
     let work = async {
         done = Some(asked.done(operation).await);
         Ok(())
     };
-    guarded(key, id, work).await?;
+    front.in_turns(&key, guarded(key.clone(), id, work)).await?;
     done.unwrap_or_else(|| Err(Error::new(ErrorKind::Internal, "the request has no answer").into()))
 }
 
@@ -213,6 +216,8 @@ struct Asked<'a> {
     body: &'a mut Incoming,
     /// The target's path, encoded.
     rest: &'a str,
+    /// The target has no path, so the query may have it.
+    takes_path: bool,
     context: Arc<OfRequest>,
     key: Key,
     id: RequestId,
@@ -275,6 +280,15 @@ impl Asked<'_> {
     /// nothing.
     fn place(&self) -> Result<Place, Failure> {
         let who = self.who()?;
+        if self.takes_path
+            && let Some(path) = Query::parse(self.head.uri.query())?.take(PATH_PARAMETER)
+        {
+            if !path.starts_with('/') {
+                let message = format!("the query's {PATH_PARAMETER} must begin with a slash");
+                return Err(Error::new(ErrorKind::InvalidArgument, message).into());
+            }
+            return self.place_of(who, &path);
+        }
         let bytes = strait_web::path(self.rest)?;
         // A name that isn't UTF-8 is encoded as text, in the form that stores accept.
         let text = String::from_utf8(bytes);
@@ -304,9 +318,13 @@ impl Asked<'_> {
         }
     }
 
-    /// The query's parameters. After the last one, call [`Query::end`].
+    /// The query's parameters, without the path. After the last one, call [`Query::end`].
     fn query(&self) -> Result<Query, Failure> {
-        Ok(Query::parse(self.head.uri.query())?)
+        let mut query = Query::parse(self.head.uri.query())?;
+        if self.takes_path {
+            query.take(PATH_PARAMETER);
+        }
+        Ok(query)
     }
 
     /// A field's value. Two values of one field contradict each other.
@@ -348,10 +366,29 @@ impl Asked<'_> {
         Ok(self.front.shared.sessions.begin_change(&place.store, &self.key)?)
     }
 
+    /// The body's media type without parameters, in lower case. Empty if there is none.
+    fn media_type(&self) -> Result<String, Failure> {
+        let kind = self.field(header::CONTENT_TYPE)?.unwrap_or_default();
+        Ok(kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    }
+
+    /// The body is taken as it stands.
+    fn demand_no_encoding(&self) -> Result<(), Failure> {
+        let encoding = self.field(header::CONTENT_ENCODING)?.unwrap_or("identity");
+        match encoding.trim().eq_ignore_ascii_case("identity") {
+            true => Ok(()),
+            false => {
+                let message = "Content-Encoding isn't supported; send the bytes as they are";
+                let error = Error::new(ErrorKind::InvalidArgument, message);
+                Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
+            }
+        }
+    }
+
     /// A JSON body; an empty one is an object without members.
     async fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Failure> {
-        let kind = self.field(header::CONTENT_TYPE)?.unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        self.demand_no_encoding()?;
+        let kind = self.media_type()?;
         let is_json = kind == "application/json" || kind == "application/merge-patch+json";
         let demand_json = |has_body: bool| match is_json || !has_body {
             true => Ok(()),
@@ -431,7 +468,13 @@ mod tests {
                 found.insert((method.to_uppercase(), path.replace("{store}", PATH)));
             }
         }
-        let served = ROUTES.iter().map(|(_, method, path, _)| ((*method).to_owned(), (*path).to_owned()));
+        // Paths are in the query there.
+        let described = |path: &'static str| match path {
+            "/v1/stores/{path}" => path,
+            path => path.strip_suffix("/{path}").unwrap_or(path),
+        };
+        let served =
+            ROUTES.iter().map(|(_, method, path, _)| ((*method).to_owned(), described(path).to_owned()));
         assert_eq!(found, served.collect());
     }
 }

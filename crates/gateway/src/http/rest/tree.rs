@@ -6,7 +6,7 @@ use super::json::{self, Attributes, Block, Blocks, Change, Page, Rename, Status}
 use super::{Answer, Asked, Place, files, reply};
 use crate::config::PAGE_BYTES;
 use crate::handles::{Handle, Listing, spent};
-use crate::listings::Unfinished;
+use crate::listings::{MidPage, Unfinished};
 use crate::session::Session;
 use crate::turns;
 use crate::v2::{MAX_BLOCKS, next_page};
@@ -15,7 +15,7 @@ use hyper::{Method, Response, StatusCode};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
-use strait_store::{Error, ErrorKind, FileSystemExt, Result as StoreResult, hex};
+use strait_store::{Error, ErrorKind, FileStatus, FileSystemExt, Result as StoreResult, hex};
 use strait_web::encode_path;
 use tokio::sync::Mutex;
 
@@ -26,12 +26,17 @@ const JSON_EXPANSION: usize = 4;
 pub async fn status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     let place = asked.place()?;
     asked.query()?.end()?;
+    Ok(reply::json(StatusCode::OK, &Status::from(&present(&place).await?)))
+}
+
+/// The status of a file or directory. A path that ends with a slash names a directory.
+async fn present(place: &Place) -> StoreResult<FileStatus> {
     let status = place.fs.stat(&place.who, &place.path).await?;
     if place.is_directory && !status.is_directory() {
         let message = "the path ends with a slash, but names a file";
-        return Err(Error::new(ErrorKind::NotADirectory, message).at("stat", &place.shown).into());
+        return Err(Error::new(ErrorKind::NotADirectory, message).at("stat", &place.shown));
     }
-    Ok(reply::json(StatusCode::OK, &Status::from(&status)))
+    Ok(status)
 }
 
 /// Sets attributes, or truncates a file.
@@ -43,6 +48,9 @@ pub async fn set_status(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failu
     let changed = turns::to_its_end(async move {
         let _held = held;
         let Place { fs, who, path, .. } = &place;
+        if place.is_directory {
+            present(&place).await?;
+        }
         match change {
             Change::Attributes(set) => fs.set_attributes(who, path, &set).await?,
             Change::Length(length) => fs.truncate(who, path, length).await?,
@@ -67,7 +75,7 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     };
     let granted = asked.front.account().now(PAGE_BYTES);
     let Some(memory) = granted else {
-        return Err(Error::new(ErrorKind::Busy, "no memory for the answer; try again later").into());
+        return Err(no_memory().into());
     };
     let is_head = asked.head.method == Method::HEAD;
     let begun = match cursor {
@@ -94,7 +102,9 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         return Ok(reply::as_json(Answer::of("")));
     }
     taken.pages = taken.pages.saturating_add(1);
+    let mid_page = MidPage::begin(&begun.session, begun.handle);
     let page = next_page(&mut taken, most, memory.bytes() / JSON_EXPANSION).await;
+    mid_page.end();
     drop(taken);
     let (entries, next) = match page {
         Ok((entries, true)) => (entries, Some(begun.keep(asked)?)),
@@ -118,6 +128,10 @@ pub async fn list(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         response.headers_mut().extend(HeaderValue::from_str(&link).map(|link| (header::LINK, link)));
     }
     Ok(response)
+}
+
+fn no_memory() -> Error {
+    Error::new(ErrorKind::Busy, "no memory for the answer; try again later")
 }
 
 async fn demand_directory(place: &Place) -> Result<(), Failure> {
@@ -183,7 +197,6 @@ impl Begun {
 
     /// Keeps the listing for the next page, and returns that page's cursor.
     fn keep(self, asked: &Asked<'_>) -> Result<String, Failure> {
-        let handles = &self.session.handles;
         let handle = match self.handle {
             Some(handle) => handle,
             None => {
@@ -193,9 +206,11 @@ impl Begun {
         };
         let (key, session) = (asked.key.clone(), Arc::downgrade(&self.session));
         let (used, listing) = (Instant::now(), Arc::downgrade(&self.listing));
-        let unfinished = Unfinished { key, session, cursor: handle, used, listing };
+        let sessions = &asked.front.shared.sessions;
+        let alone = asked.context.0.attached().is_none().then(|| Arc::downgrade(sessions));
+        let unfinished = Unfinished { key, session, cursor: handle, used, alone, listing };
         if let Err(error) = asked.front.shared.listings.has_more(unfinished) {
-            let _ = handles.remove(handle);
+            Self { handle: Some(handle), ..self }.end(asked);
             return Err(error.into());
         }
         let page = self.page.saturating_add(1);
@@ -265,6 +280,9 @@ pub async fn rename(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> 
     let held = asked.begin_change(&from)?;
     let renamed = turns::to_its_end(async move {
         let _held = held;
+        if from.is_directory || to.is_directory {
+            present(&Place { is_directory: true, ..from.clone() }).await?;
+        }
         from.fs.rename(&from.who, &from.path, &to.path, replace).await
     });
     renamed.await?;
@@ -300,5 +318,7 @@ pub async fn locations(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failur
         let message = format!("the range has {} blocks; ask for {MAX_BLOCKS} at most", found.len());
         return Err(Error::new(ErrorKind::InvalidArgument, message).at("locate", &place.shown).into());
     }
-    Ok(reply::json(StatusCode::OK, &Blocks { blocks: found.iter().map(Block::from).collect() }))
+    let text = reply::line(&Blocks { blocks: found.iter().map(Block::from).collect() });
+    let Some(memory) = asked.front.account().now(text.len()) else { return Err(no_memory().into()) };
+    Ok(reply::as_json(Answer::text(text, memory, asked.front.unsent.clone(), &asked.front.account())))
 }

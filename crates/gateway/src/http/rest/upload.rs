@@ -22,7 +22,7 @@ use hyper::body::Body;
 use hyper::header;
 use hyper::{Response, StatusCode};
 use strait_store::random::random;
-use strait_store::{CreateOptions, Error, ErrorKind, FileWriter, Result as StoreResult};
+use strait_store::{CreateOptions, Error, ErrorKind, FileWriter, Result as StoreResult, SetAttributes};
 use strait_web::{Conditions, ContentRange, State};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
@@ -76,13 +76,15 @@ pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
     // The new content gets the file's former mode, so that a private file stays private. It doesn't get
     // the set-id bits: they were granted to the former content only.
     let kept = before.as_ref().map(|before| before.permission & !SET_ID_BITS);
+    let mode = kept.filter(|_| options.permission.is_none());
     options.permission = options.permission.or(kept);
     let Some(directory) = place.path.parent() else {
         return Err(Error::new(ErrorKind::IsADirectory, "the root is a directory").at("put", "/").into());
     };
     let name = format!(".strait-put-{:016x}", u64::from_be_bytes(random()));
     let shown = name.clone();
-    let mut temporary = Temporary::new(place.fs.clone(), place.who.clone(), directory.join(&name)?);
+    let all = &asked.front.shared.temporaries;
+    let mut temporary = Temporary::new(all, place.fs.clone(), place.who.clone(), directory.join(&name)?);
     // Errors name the client's file, since the client doesn't know the temporary name.
     let to = place.path.name().to_owned();
     let readable = move |error: Error| {
@@ -90,14 +92,21 @@ pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         let renamed = Error::new(error.kind(), message).with_retry_safe(error.retry_safe());
         renamed.at("put", path).caused_by(error)
     };
-    let writer = temporary.create(&options).await.map_err(&readable)?;
+    // Until the rename, only the temporary file has changed, so the request can be repeated.
+    let untouched = |error: Error| match error.kind() {
+        ErrorKind::OutcomeUnknown => Error::new(ErrorKind::Unavailable, error.message().to_owned())
+            .caused_by(error)
+            .with_retry_safe(true),
+        _ => error,
+    };
+    let writer = temporary.create(&options).await.map_err(untouched).map_err(&readable)?;
     let ((pieces, received), units) = (mpsc::channel(1), held.units());
     let (to, checks) = (place.clone(), conditions.clone());
     let written = turns::to_its_end(async move {
         let _held = held;
         let finished = write_pieces(writer, received).await;
-        finished.map_err(&readable)?;
-        rename(temporary, &to, &checks).await
+        finished.map_err(untouched).map_err(&readable)?;
+        rename(temporary, &to, &checks, mode).await.map_err(&readable)
     });
     let sent = send(asked, pieces, units).await;
     let outcome = written.await;
@@ -107,6 +116,9 @@ pub async fn write(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> {
         Ok(state) => state,
         Err(current) => {
             demand(&conditions, current.as_ref(), &place)?;
+            if conditions.only_creates() {
+                return Err(files::failed(ErrorKind::AlreadyExists, None, &place)); // such as a link to nothing
+            }
             let message = "another client changed the file during the upload; read it again";
             return Err(Error::new(ErrorKind::Busy, message).at("put", &place.shown).into());
         }
@@ -129,11 +141,12 @@ async fn present(
 
 /// Renames a complete upload to the file's name, if the conditions still hold. Returns the state of the
 /// uploaded file, if it is known. If the conditions don't hold, returns the file's current state as an
-/// inner `Err`.
+/// inner `Err`. `mode`: the permission bits that the upload has from the file before it.
 async fn rename(
     temporary: Temporary,
     place: &Place,
     conditions: &Conditions,
+    mode: Option<u32>,
 ) -> StoreResult<Result<Option<State>, Option<State>>> {
     let state = async || StoreResult::Ok(entity(place).await?.map(|entity| entity.state));
     // After the rename, another client's file may have the name, and its tag would let this client
@@ -149,6 +162,15 @@ async fn rename(
             return Ok(Err(current));
         }
     }
+    // The file's owner may have made it private meanwhile.
+    if let Some(before) = mode
+        && let Some(now) = files::status(place).await?
+        && now.permission & !SET_ID_BITS != before
+    {
+        let permission = Some(now.permission & !SET_ID_BITS);
+        let set = SetAttributes { permission, ..SetAttributes::default() };
+        place.fs.set_attributes(&place.who, temporary.path(), &set).await?;
+    }
     match temporary.rename(place.path.clone(), !conditions.only_creates()).await {
         Err(error) if conditions.only_creates() && error.kind() == ErrorKind::AlreadyExists => {
             Ok(Err(state().await?))
@@ -163,6 +185,10 @@ pub async fn append(asked: &mut Asked<'_>) -> Result<Response<Answer>, Failure> 
     let mut query = asked.query()?;
     let offset = query.number("offset")?;
     query.end()?;
+    if asked.field(header::CONTENT_RANGE)?.is_some() {
+        let message = "PATCH has its place in the query, as ?offset=N; a PUT may have a Content-Range";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).at("append", &place.shown).into());
+    }
     let conditions = asked.conditions()?;
     append_at(asked, place, &conditions, offset, false).await
 }
@@ -200,24 +226,34 @@ async fn append_at(
     present(&place, conditions).await?;
     // Only for the answer's tag, so that a user without the right to read can append.
     let before = place.fs.open(&place.who, &place.path).await.ok().and_then(|reader| reader.identity());
-    let to = place.clone();
+    let (to, only_creates) = (place.clone(), conditions.only_creates());
     let opened = turns::to_its_end(async move {
-        let mut writer = match to.fs.append(&to.who, &to.path).await {
+        // Another client may just have made the file, which isn't this one's to append to.
+        let appended = match only_creates {
+            true => Err(Error::new(ErrorKind::NotFound, "no such file").at("append", &to.shown)),
+            false => to.fs.append(&to.who, &to.path).await,
+        };
+        let (mut writer, status) = match appended {
             Err(error) if may_create && error.kind() == ErrorKind::NotFound => {
-                to.fs.create(&to.who, &to.path, &CreateOptions::default()).await?
+                (to.fs.create(&to.who, &to.path, &CreateOptions::default()).await?, StatusCode::CREATED)
             }
-            writer => writer?,
+            writer => (writer?, StatusCode::NO_CONTENT),
         };
         let position = writer.position();
         if offset.is_some_and(|offset| offset != position) {
             writer.close().await?;
             return Ok(Err(position));
         }
-        Ok(Ok(writer))
+        // Even if the client has left, the request holds its places while the store opens the file.
+        Ok(Ok((writer, status, held)))
     });
-    let writer = match opened.await? {
-        Ok(writer) => writer,
-        Err(position) => {
+    let (writer, status, held) = match opened.await {
+        Ok(Ok(opened)) => opened,
+        Err(error) if only_creates && error.kind() == ErrorKind::AlreadyExists => {
+            return Err(files::failed(ErrorKind::AlreadyExists, None, &place));
+        }
+        Err(error) => return Err(error.into()),
+        Ok(Err(position)) => {
             let message = format!("the file has {position} bytes; send those from offset {position} on");
             let error = Error::new(ErrorKind::InvalidArgument, message).at("append", &place.shown);
             return Err(Failure::new(StatusCode::CONFLICT, error));
@@ -240,17 +276,23 @@ async fn append_at(
     let sent = send(asked, pieces, units).await;
     let outcome = written.await;
     sent?;
-    Ok(done(StatusCode::NO_CONTENT, outcome?.as_ref()))
+    Ok(done(status, outcome?.as_ref()))
+}
+
+/// The body is stored as it is. So it is refused if its bytes are clearly not the file's.
+fn check_form(asked: &Asked<'_>, place: &Place) -> Result<(), Failure> {
+    asked.demand_no_encoding()?;
+    if asked.media_type()? != "multipart/form-data" {
+        return Ok(());
+    }
+    let message = "a form with parts isn't a file's bytes; send those as the body (curl --upload-file)";
+    let error = Error::new(ErrorKind::InvalidArgument, message).at("put", &place.shown);
+    Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
 }
 
 /// Takes an upload's places for an open file and for a change, and waits for its memory.
 async fn hold(asked: &Asked<'_>, place: &Place) -> Result<Held, Failure> {
-    let encoding = asked.field(header::CONTENT_ENCODING)?.unwrap_or("identity");
-    if !encoding.trim().eq_ignore_ascii_case("identity") {
-        let message = "Content-Encoding isn't supported; send the file's bytes as they are";
-        let error = Error::new(ErrorKind::InvalidArgument, message).at("put", &place.shown);
-        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
-    }
+    check_form(asked, place)?;
     let file = asked.front.shared.sessions.file_place(&asked.key)?;
     let change = asked.begin_change(place)?;
     let announced = asked.body.size_hint().upper().map_or(usize::MAX, |bytes| bytes as usize);
