@@ -19,15 +19,11 @@ pub(super) struct Attached {
 
 impl Attached {
     pub(super) fn new(connection: Connection, opened: OpenSessionReply, incarnation: i64) -> Self {
-        let max_chunk_bytes = opened.limits.and_then(|limits| limits.max_chunk_bytes);
         Self {
             connection: Arc::new(connection),
             incarnation,
+            max_chunk_bytes: max_chunk_bytes(&opened),
             capabilities: convert::capabilities(&opened.store.unwrap_or_default()),
-            max_chunk_bytes: max_chunk_bytes
-                .and_then(|bytes| usize::try_from(bytes).ok())
-                .filter(|bytes| *bytes > 0)
-                .map_or(strait_store::MAX_CHUNK_BYTES, |bytes| bytes.min(strait_store::MAX_CHUNK_BYTES)),
         }
     }
 
@@ -35,4 +31,11 @@ impl Attached {
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         self.incarnation == other.incarnation
     }
+}
+
+/// Most bytes of one read or append.
+pub(super) fn max_chunk_bytes(opened: &OpenSessionReply) -> usize {
+    let told = opened.limits.as_ref().and_then(|limits| limits.max_chunk_bytes);
+    let told = told.and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+    told.map_or(strait_store::MAX_CHUNK_BYTES, |bytes| bytes.min(strait_store::MAX_CHUNK_BYTES))
 }

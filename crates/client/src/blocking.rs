@@ -1,6 +1,7 @@
 //! Files of a gateway for programs without tokio: [`Client`] opens them, [`Reader`] is a `std::io::Read`,
 //! `BufRead` and `Seek`, [`Writer`] a `std::io::Write`. They read ahead and gather bytes as those of
-//! [`stream`] do.
+//! [`stream`] do. A long sequential read has a connection of its own, whose bytes the program's thread receives
+//! straight into its memory.
 //!
 //! Calls wait in their thread. Each call that waits panics in a task of tokio: use [`StraitStore`] and [`stream`]
 //! there, or `spawn_blocking`. A read of bytes that are present doesn't wait, nor does a write for which the
@@ -13,7 +14,7 @@ use futures::stream::BoxStream;
 use std::fmt;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 
 /// Threads for connections. They only pass bytes on, so one keeps up with many files.
@@ -89,7 +90,7 @@ impl Client {
     /// # Errors
     /// Those of [`FileSystem::open`]; InvalidArgument if `path` isn't an absolute path.
     pub fn open(&self, path: &str) -> Result<Reader> {
-        let stream = self.wait(self.store.open_stream(path))?;
+        let stream = self.wait(self.store.open_stream(path))?.in_thread();
         Ok(Reader { stream, background: self.background.clone() })
     }
 
@@ -252,7 +253,10 @@ impl Read for Reader {
         if into.is_empty() {
             return Ok(0);
         }
-        let bytes = self.fill_buf()?.read(into)?;
+        if self.stream.present().is_empty() {
+            return self.background.wait(self.stream.read(into));
+        }
+        let bytes = Read::read(&mut self.stream.present(), into)?;
         self.consume(bytes);
         Ok(bytes)
     }

@@ -25,10 +25,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Framed binary: the frame's length gives the buffer size for a reply before any of it is decoded.
-const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
+pub(super) const WIRE: Wire = Wire { protocol: Protocol::Binary, framed: true };
 /// Most bytes of one reply. The largest is a page of a listing with the longest paths (1,000
 /// entries of some 8 KiB).
-const MAX_REPLY_BYTES: usize = 16 << 20;
+pub(super) const MAX_REPLY_BYTES: usize = 16 << 20;
 /// Most payload bytes of all calls in flight on one connection, requests and replies together. Eight
 /// chunks keep a 10 Gbit/s link busy over a 25 ms round trip.
 const IN_FLIGHT_BYTES: usize = 32 << 20;
@@ -61,6 +61,8 @@ pub(super) struct Broken {
 enum Cause {
     /// The connection ended.
     End,
+    /// The bytes that came aren't a gateway's.
+    Stranger,
     /// The gateway was silent for too long.
     Silence,
     /// TLS: the gateway rejects us as a client.
@@ -74,7 +76,7 @@ impl Broken {
     }
 
     /// The gateway sent nothing for `patience`.
-    fn silence(patience: Duration) -> Self {
+    pub(super) fn silence(patience: Duration) -> Self {
         let seconds = patience.as_secs_f64();
         let why = format!("the gateway hasn't answered within {seconds} s; a longer --timeout waits longer");
         Self { why, cause: Cause::Silence }
@@ -93,6 +95,9 @@ impl Broken {
             io::ErrorKind::UnexpectedEof => Self::because("the gateway closed the connection"),
             // The kernel reports the same kind if the host no longer responds.
             io::ErrorKind::TimedOut => Self::silence(patience),
+            io::ErrorKind::Other => {
+                Self { why: format!("receiving from the gateway: {error}"), cause: Cause::Stranger }
+            }
             _ => Self::because(format!("receiving from the gateway: {error}")),
         }
     }
@@ -100,6 +105,11 @@ impl Broken {
     /// Whether the gateway was silent for too long. Another attempt would only wait as long again.
     pub(super) fn is_silence(&self) -> bool {
         self.cause == Cause::Silence
+    }
+
+    /// Whether the answer is that of another program, or of a gateway that speaks TLS. The message tells which.
+    pub(super) fn is_of_stranger(&self) -> bool {
+        self.cause == Cause::Stranger
     }
 
     /// Whether the gateway rejects us as a TLS client.

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 /// Most connections of one session, as in our other clients. Further concurrent calls share them.
 const MAX_LANES: usize = 8;
-/// After the gateway refused a further connection, the session opens none for this long: the gateway
-/// may have its maximum of connections.
+/// If a further connection couldn't be opened, the session doesn't try again for this long. Perhaps the
+/// gateway has reached its maximum of connections.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 /// A session's connections.

@@ -9,6 +9,7 @@
 //!   Session ── identity: login, token, reconnect, repetition
 //!   Lanes ── connections of the session, as many as are needed at once
 //!   Connection ── calls pipelined on one TCP connection
+//!   ReadAhead ── a long read by one thread, on an OwnConnection beside the lanes
 //! ```
 //!
 //! The store performs every caller's operations as the session's user. After a broken connection it resumes
@@ -16,15 +17,19 @@
 //! id, by which the gateway recognises a mutation that it has executed. If the store can't find out the
 //! outcome of a mutation, it returns `OutcomeUnknown`.
 
+mod ahead;
 mod attached;
 pub mod blocking;
 mod connection;
 mod convert;
 mod lanes;
 mod outage;
+mod own;
+pub mod reach;
 mod reader;
 mod renewal;
 mod session;
+mod socket;
 pub mod stream;
 mod tls;
 mod writer;
@@ -185,8 +190,9 @@ impl FileSystem for StraitStore {
             let rest = listing.cursor.is_some().then_some(listing);
             Ok(Some((entries, rest)))
         });
-        let entries = pages.map(|page| match page {
-            Ok(entries) => entries.into_iter().map(convert::status).collect(),
+        let path = path.clone();
+        let entries = pages.map(move |page| match page {
+            Ok(entries) => entries.into_iter().map(|entry| entry_of(&path, entry)).collect(),
             Err(error) => vec![Err(error)],
         });
         entries.flat_map(futures::stream::iter).boxed()
@@ -365,6 +371,21 @@ impl FileSystem for StraitStore {
         let asked = self.session.ask::<methods::ServerInfo>(what, 0, || ServerInfoRequest::default().into());
         Ok(asked.await?.server)
     }
+}
+
+/// An entry of a listing of `path`. A gateway that is broken or hostile could name files of other directories, which a
+/// recursive copy would write outside of its target, or a directory beneath itself.
+fn entry_of(path: &StorePath, entry: strait_wire::FileInfo) -> Result<FileStatus> {
+    let status = convert::status(entry).map_err(|error| error.at("list", path))?;
+    let directory = if path.is_root() { "" } else { path.as_str() };
+    let name = status.path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+    let is_name = |name: &str| !["", ".", ".."].contains(&name) && !name.contains(['/', '\0']);
+    // A file is listed as itself.
+    if name.is_some_and(is_name) || status.path == path.as_str() && !status.is_directory() {
+        return Ok(status);
+    }
+    let message = format!("{:?}, which isn't in this directory", status.path);
+    Err(convert::nonsense(&message).at("list", path))
 }
 
 /// A directory's listing in progress, page by page.

@@ -1,6 +1,7 @@
 //! An open file on a gateway, read at any offset by many callers at once. It reads ahead for
 //! callers that read it in small pieces from front to back.
 
+use super::ahead::ReadAhead;
 use super::connection::Answer;
 use super::convert;
 use super::lanes::Turn;
@@ -8,6 +9,7 @@ use super::session::{Retries, Session, Subject, outcome};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -167,7 +169,7 @@ impl Reader {
             self.identity.as_ref().zip(opened.identity.as_ref()).is_some_and(|(before, now)| before != now);
         if is_another || convert::unsigned(opened.length, "length")? < self.length {
             self.session.release(handle);
-            let why = "the file was replaced or truncated since it was opened";
+            let why = "the file was replaced or shortened since it was opened";
             return Err(Error::new(ErrorKind::Unavailable, why)
                 .at("read", &self.path)
                 .with_retry_safe(false));
@@ -288,6 +290,13 @@ impl FileReader for Reader {
 
     fn identity(&self) -> Option<Bytes> {
         self.identity.clone()
+    }
+
+    async fn sequential(&self, offset: u64) -> Option<Box<dyn Read + Send + Sync>> {
+        let handle = self.handle.load(Ordering::Relaxed);
+        let lent = self.session.own_connection().await?;
+        let ahead = ReadAhead::begin(lent, self.path.clone(), handle, offset..self.length).ok()?;
+        Some(Box::new(ahead))
     }
 
     fn stop_reading_ahead(&self) {

@@ -1,12 +1,14 @@
 //! A session on a gateway, across as many connections as needed.
 
 mod calls;
+mod own;
 
 use super::attached::Attached;
 use super::connection::Connection;
 use super::convert;
 use super::lanes::{Lane, Lanes, Turn};
 use super::outage::Outage;
+use super::reach::connect_to_any;
 use super::renewal::Renewal;
 use super::tls::{self, Tls, check_secrecy};
 use super::{Options, Token};
@@ -14,6 +16,8 @@ use bytes::Bytes;
 pub(super) use calls::{Retries, unknown};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+pub(super) use own::Lent;
+use own::OwnConnections;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,6 +88,7 @@ pub(super) struct Session {
     /// [`Options::timeout`], or its default.
     timeout: Duration,
     lanes: Mutex<Lanes>,
+    own: Mutex<OwnConnections>,
     /// The current attempt to connect after all connections were lost: one for all callers.
     connecting: Mutex<Option<Attempt>>,
     outage: Mutex<Outage>,
@@ -136,6 +141,7 @@ impl Session {
             timeout,
             tls,
             lanes: Mutex::default(),
+            own: Mutex::default(),
             connecting: Mutex::default(),
             outage: Mutex::default(),
             token,
@@ -167,16 +173,20 @@ impl Session {
         work: impl Future<Output = T>,
     ) -> Result<T> {
         let Some(deadline) = deadline else { return Ok(work.await) };
-        timeout_at(deadline, work).await.map_err(|_| {
-            let why = match self.options.operation_timeout {
-                Some(limit) if callers_deadline() != Some(deadline) => {
-                    format!("it took longer than its time limit of {} s", limit.as_secs_f64())
-                }
-                _ => "the gateway hadn't answered when the caller's deadline passed".to_owned(),
-            };
-            let message = format!("{}: {why}", self.address);
-            Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path)
+        timeout_at(deadline, work).await.map_err(|_| match self.options.operation_timeout {
+            Some(limit) if callers_deadline() != Some(deadline) => self.beyond(limit, subject),
+            _ => self.late("the gateway hadn't answered when the caller's deadline passed", subject),
         })
+    }
+
+    /// The error of an operation that took longer than its own limit.
+    fn beyond(&self, limit: Duration, subject: Subject<'_>) -> Error {
+        self.late(&format!("it took longer than its time limit of {} s", limit.as_secs_f64()), subject)
+    }
+
+    fn late(&self, why: &str, subject: Subject<'_>) -> Error {
+        let message = format!("{}: {why}", self.address);
+        Error::new(ErrorKind::TimedOut, message).at(subject.operation, subject.path)
     }
 
     /// A connection for a call: an unused one, a further one if all are in use and the call would
@@ -317,32 +327,35 @@ impl Session {
     }
 
     async fn connect(&self) -> Result<Connection> {
+        self.talk(self.reach().await?).await
+    }
+
+    /// Connects, and checks that the login may take this way.
+    async fn reach(&self) -> Result<TcpStream> {
         let patience = self.timeout.min(CONNECT_TIMEOUT);
-        let mut is_resolved = false;
-        let reached = async {
-            let found = lookup_host(&self.address).await.map_err(|error| self.not_found(error))?;
-            is_resolved = true;
-            let addresses: Vec<SocketAddr> = found.collect();
-            TcpStream::connect(&addresses[..]).await.map_err(|error| self.not_connected(error))
-        };
-        let reached = timeout(patience, reached).await;
-        let socket = reached.unwrap_or_else(|_| {
-            let seconds = patience.as_secs_f64();
-            Err(self.unreachable(&match is_resolved {
-                true => format!("no connection within {seconds} s"),
-                false => format!("the host name {} couldn't be resolved within {seconds} s", self.host()),
-            }))
+        let seconds = patience.as_secs_f64();
+        let until = Instant::now() + patience;
+        let found = timeout_at(until, lookup_host(&self.address)).await.map_err(|_| {
+            self.unreachable(&format!(
+                "the host name {} couldn't be resolved within {seconds} s",
+                self.host()
+            ))
+        })?;
+        let addresses: Vec<SocketAddr> = found.map_err(|error| self.not_found(error))?.collect();
+        let socket = connect_to_any(&addresses, until).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::TimedOut => self.unreachable(&format!("no connection within {seconds} s")),
+            _ => self.not_connected(error),
         })?;
         check_secrecy(&self.options, socket.peer_addr().ok().map(|peer| peer.ip()))
             .map_err(|error| error.at("connect to", &self.address))?;
-        self.talk(socket).await
+        // Requests leave whole, so waiting to fill a packet would only delay them. An error here
+        // only costs speed.
+        let _ = socket.set_nodelay(true);
+        Ok(socket)
     }
 
     /// Clear text, or TLS if the options require it.
     async fn talk(&self, socket: TcpStream) -> Result<Connection> {
-        // Requests leave whole, so waiting to fill a packet would only delay them. An error here
-        // only costs speed.
-        let _ = socket.set_nodelay(true);
         let Some(tls) = &self.tls else {
             let (read, write) = socket.into_split();
             return Ok(Connection::new(read, write, self.timeout));
@@ -363,12 +376,8 @@ impl Session {
         self.options.user.is_some() || self.options.token.is_none()
     }
 
-    async fn log_in(
-        &self,
-        connection: &Connection,
-        token: Option<Secret>,
-        proof: Proof,
-    ) -> Result<OpenSessionReply> {
+    /// The request to open or join the session, and the time to wait for its reply.
+    fn opening(&self, token: Option<Secret>, proof: Proof) -> Result<(OpenSessionRequest, Duration)> {
         let by_password = proof == Proof::Password;
         let password = match (&self.options.password, &self.options.user) {
             (Some(password), _) if by_password => Some(password()?),
@@ -382,10 +391,20 @@ impl Session {
             token,
             ..Default::default()
         };
-        let subject = Subject { operation: "connect to", path: &self.address };
         let patience = if request.password.is_some() { LOGIN_TIMEOUT } else { WELCOME_TIMEOUT };
         let patience = patience.min(self.timeout);
         request.deadline_ms = i32::try_from(patience.as_millis()).ok();
+        Ok((request, patience))
+    }
+
+    async fn log_in(
+        &self,
+        connection: &Connection,
+        token: Option<Secret>,
+        proof: Proof,
+    ) -> Result<OpenSessionReply> {
+        let subject = Subject { operation: "connect to", path: &self.address };
+        let (request, patience) = self.opening(token, proof)?;
         let request = request.into();
         match timeout(patience, connection.call::<methods::OpenSession>(&request, 0)).await {
             Ok(Ok(reply)) => outcome::<methods::OpenSession>(reply, subject).map_err(|error| {
@@ -403,7 +422,8 @@ impl Session {
                 Err(error.at(subject.operation, subject.path))
             }
             Ok(Err(broken)) if !broken.is_silence() => {
-                let hint = if self.tls.is_none() { "; does it serve TLS only (strait --tls)?" } else { "" };
+                let may_want_tls = self.tls.is_none() && !broken.is_of_stranger();
+                let hint = if may_want_tls { "; does it serve TLS only (strait --tls)?" } else { "" };
                 Err(self.unreachable(&format!("{broken}{hint}")))
             }
             _ => {
@@ -535,6 +555,7 @@ impl Session {
         let subject = Subject { operation: "close", path: &self.address };
         let answered = lane.connection.call::<methods::CloseSession>(&request, 0).await;
         lock(&self.lanes).clear();
+        self.drop_own();
         match answered {
             Ok(reply) => outcome::<methods::CloseSession>(reply, subject).map(drop),
             Err(_) => Ok(()), // the session will idle out

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use strait_store::work::Work;
 use strait_store::{Error, ErrorKind, FileWriter, MAX_CHUNK_BYTES, Result, StorePath, fail};
 use strait_wire::{
     AppendDataRequest, CloseFileRequest, FlushFileRequest, FlushMode, OpenWriterReply, methods,
@@ -238,7 +239,8 @@ impl Writer {
     async fn flush_as(&mut self, mode: FlushMode, operation: &'static str) -> Result<Option<u32>> {
         let (session, path) = (self.session.clone(), self.path.clone());
         let subject = Subject { operation, path: path.as_str() };
-        let flushed = session.by(session.limit(), subject, self.flush_now(mode, subject)).await;
+        let flushed = own_time(self.flush_now(mode, subject));
+        let flushed = session.by(session.limit(), subject, flushed).await;
         flushed.unwrap_or_else(|late| Err(self.too_late(late, subject)))
     }
 
@@ -283,6 +285,12 @@ impl Writer {
             false => late.at(subject.operation, subject.path),
         }
     }
+}
+
+/// Runs a writer's operation without the deadline of the call that it serves: cut in the middle, it would leave
+/// a writer that can't be used any more, although the gateway finishes the operation.
+async fn own_time<F: Future>(operation: F) -> F::Output {
+    Work::scope(None, operation).await
 }
 
 /// A number of replicas, if the gateway reports one.
@@ -343,7 +351,8 @@ impl FileWriter for Writer {
         }
         let (session, path) = (self.session.clone(), self.path.clone());
         let subject = Subject { operation: "close", path: path.as_str() };
-        let closed = session.by(session.limit(), subject, self.close_now(subject)).await;
+        let closed = own_time(self.close_now(subject));
+        let closed = session.by(session.limit(), subject, closed).await;
         // The gateway may have closed the file.
         closed.unwrap_or_else(|late| Err(self.fail(unknown(late, subject), subject)))
     }

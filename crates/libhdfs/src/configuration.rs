@@ -49,5 +49,8 @@ pub fn number(config: &HadoopConfig, name: &str) -> Outcome<Option<i32>> {
         None => digits.parse(),
     };
     let number = parsed.ok().and_then(|number| i32::try_from(number.checked_mul(sign)?).ok());
-    number.map(Some).ok_or_else(|| Failure::invalid(format!("{name} is {value:?}, which isn't a number")))
+    number.map(Some).ok_or_else(|| {
+        let most = "it must be a whole number from -2147483648 to 2147483647, in decimal or as 0x…";
+        Failure::invalid(format!("{name} is {value:?}; {most}"))
+    })
 }

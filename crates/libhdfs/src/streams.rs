@@ -567,6 +567,18 @@ pub unsafe extern "C" fn hdfsFileUsesDirectPread(file: *mut hdfsFile_internal) -
     unsafe { hdfsFileIsOpenForRead(file) }
 }
 
+/// As [`hdfsRead`]. Hadoop's library exports it although no header has it, and fio calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readDirect(
+    fs: *mut hdfs_internal,
+    file: *mut hdfsFile_internal,
+    buffer: *mut c_void,
+    length: tSize,
+) -> tSize {
+    // SAFETY: as the function above.
+    unsafe { hdfsRead(fs, file, buffer, length) }
+}
+
 /// Has no effect: there is no other way to read.
 #[unsafe(no_mangle)]
 pub extern "C" fn hdfsFileDisableDirectRead(_file: *mut hdfsFile_internal) {}

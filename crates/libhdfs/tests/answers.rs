@@ -1,8 +1,6 @@
 //! One C program runs against Hadoop's own library and against ours, on a real HDFS.
 
-mod common;
-
-use common::{compiled, host_and_port, library_in, run};
+use crate::common::{compiled, host_and_port, library_in, run};
 use std::path::Path;
 use std::process::Command;
 use strait_testkit::{HadoopLibhdfs, MiniHdfs};

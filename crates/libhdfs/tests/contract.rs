@@ -1,8 +1,6 @@
 //! The published contract suite over this library, as Strait loads any libhdfs.
 
-mod common;
-
-use common::built;
+use crate::common::built;
 use std::io::Write;
 use strait_store::contract::{self, Fixture};
 use strait_store::{Principal, StorePath, StoreUri};

@@ -1,8 +1,6 @@
 //! The installation: programs find it by pkg-config, by CMake, and in place of a JVM.
 
-mod common;
-
-use common::{built, run, sources};
+use crate::common::{built, run, sources};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! A program's URIs load no library that the environment doesn't list.
 
-mod common;
-
-use common::{compiled, library_in, run, sources};
+use crate::common::{compiled, library_in, run, sources};
 use std::process::Command;
 
 #[test]

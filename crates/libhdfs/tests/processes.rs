@@ -1,11 +1,9 @@
 //! Threads, and forked children, on each kind of store.
 
-mod common;
-
 #[path = "../../store-kadoop/tests/kadoop_cluster/mod.rs"]
 mod kadoop_cluster;
 
-use common::{compiled, host_and_port, library_in, run, sources};
+use crate::common::{compiled, host_and_port, library_in, run, sources};
 use kadoop_cluster::{Cluster, SUPERUSER};
 use std::path::Path;
 use std::process::Command;

@@ -74,8 +74,8 @@ typedef struct strait_file strait_file;
 strait_file *strait_open(const char *uri, int flags, mode_t mode);
 
 /* Reads up to n bytes at the position, and moves it. Returns fewer bytes only at the file's end or before an
- * error, which the next call reports. If a program reads on, the library reads ahead: up to 16 requests of 1 MiB
- * are in flight. */
+ * error, which the next call reports, unless strait_seek comes between. If a program reads on, the library reads
+ * ahead: up to 16 requests of 1 MiB are in flight. */
 ssize_t strait_read(strait_file *file, void *bytes, size_t n);
 
 /* Reads up to n bytes at an offset; the position stays. Returns fewer bytes only at the file's end. Any number
@@ -146,6 +146,10 @@ int strait_remove(const char *uri, int recursive);
 
 /* Shortens a file. */
 int strait_truncate(const char *uri, off_t length);
+
+/* Moves the bytes of sources, in order, to the end of the file that uri names, and removes the sources: in one step
+ * and without a copy. All are in one store, which has the capability concat, and no program writes them. */
+int strait_concat(const char *uri, const char *const *sources, size_t count);
 
 /* Sets the permission bits. The type in a status's mode is ignored. */
 int strait_chmod(const char *uri, mode_t mode);

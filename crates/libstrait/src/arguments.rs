@@ -24,6 +24,18 @@ pub unsafe fn text<'c>(text: *const c_char) -> Result<&'c str> {
     text.to_str().map_err(wrong)
 }
 
+/// A caller's strings.
+///
+/// # Safety
+/// `list` is null, or points to `count` pointers, each as for [`text`].
+pub unsafe fn texts<'c>(list: *const *const c_char, count: size_t) -> Result<Vec<&'c str>> {
+    if count > 0 && list.is_null() {
+        return fail(ErrorKind::InvalidArgument, "the list of URIs is a null pointer");
+    }
+    // SAFETY: the caller's promise.
+    (0..count).map(|i| unsafe { text(*list.add(i)) }).collect()
+}
+
 /// A caller's path on this host.
 ///
 /// # Safety

@@ -1,6 +1,6 @@
 //! The functions for files and directories of any store.
 
-use crate::arguments::{buffer_of, bytes_of, give, local_path, pointed, text, unsigned};
+use crate::arguments::{buffer_of, bytes_of, give, local_path, pointed, text, texts, unsigned};
 use crate::failure::reported;
 use crate::paths::{self, Listing};
 use crate::process::Owned;
@@ -314,6 +314,20 @@ pub unsafe extern "C" fn strait_remove(uri: *const c_char, recursive: c_int) -> 
 pub unsafe extern "C" fn strait_truncate(uri: *const c_char, length: off_t) -> c_int {
     // SAFETY: the caller's promise.
     reported(-1, || paths::truncate(unsafe { text(uri)? }, unsigned(length)?).map(|()| 0))
+}
+
+/// See strait.h.
+///
+/// # Safety
+/// `uri` and the `count` texts at `sources` end with zero bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn strait_concat(
+    uri: *const c_char,
+    sources: *const *const c_char,
+    count: size_t,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    reported(-1, || paths::concat(unsafe { text(uri)? }, &unsafe { texts(sources, count)? }).map(|()| 0))
 }
 
 /// See strait.h.

@@ -38,6 +38,13 @@ pub fn truncate(uri: &str, length: u64) -> Result<()> {
     place.process.wait(place.fs.truncate(&place.who, &place.path, length))
 }
 
+pub fn concat(uri: &str, sources: &[&str]) -> Result<()> {
+    let place = Place::of(uri)?;
+    let path_of = |source: &&str| Ok(Place::and_target(uri, source, "concat")?.1);
+    let sources = sources.iter().map(path_of).collect::<Result<Vec<_>>>()?;
+    place.process.wait(place.fs.concat(&place.who, &place.path, &sources))
+}
+
 pub fn set_attributes(uri: &str, set: &SetAttributes) -> Result<()> {
     let place = Place::of(uri)?;
     place.process.wait(place.fs.set_attributes(&place.who, &place.path, set))

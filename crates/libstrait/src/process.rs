@@ -17,9 +17,18 @@ const THREADS: usize = 2;
 /// child, and the parent's locks may be locked forever.
 pub struct Process {
     runtime: Runtime,
-    stores: Mutex<HashMap<String, Arc<dyn FileSystem>>>,
+    stores: Mutex<HashMap<String, Opened>>,
     /// The latest effective user, by its number: a look-up can be a request to another host.
     user: Mutex<Option<(nix::unistd::Uid, Principal)>>,
+}
+
+/// An open store.
+#[derive(Clone)]
+struct Opened {
+    fs: Arc<dyn FileSystem>,
+    /// The user that STRAIT_USER named at the opening, if the store tells users apart: calls act as this user, and
+    /// otherwise as the process's.
+    user: Option<Principal>,
 }
 
 static CURRENT: PerProcess<Process> = PerProcess::new();
@@ -73,14 +82,17 @@ impl Process {
     }
 
     /// The store of a URI. The first use opens it.
-    async fn store(&self, uri: &StoreUri) -> Result<Arc<dyn FileSystem>> {
+    async fn store(&self, uri: &StoreUri) -> Result<Opened> {
         let name = uri.store();
         let stores = || self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = stores().get(&name) {
             return Ok(store.clone());
         }
         // Two threads may both open the store. Then all use the one that was opened first.
-        let opened = strait_store_any::open(uri, &OpenOptions::from_environment(None)?).await?;
+        let options = OpenOptions::from_environment(None)?;
+        let fs = strait_store_any::open(uri, &options).await?;
+        let user = options.strait.user.filter(|_| fs.capabilities().per_user);
+        let opened = Opened { fs, user: user.as_deref().map(Principal::new) };
         Ok(stores().entry(name).or_insert(opened).clone())
     }
 }
@@ -142,8 +154,9 @@ impl Place {
 
     fn at(uri: &StoreUri) -> Result<Self> {
         let process = current()?;
-        let fs = process.wait(process.store(uri))?;
-        Ok(Self { process, fs, who: process.user(), path: uri.path().clone() })
+        let Opened { fs, user } = process.wait(process.store(uri))?;
+        let who = user.unwrap_or_else(|| process.user());
+        Ok(Self { process, fs, who, path: uri.path().clone() })
     }
 }
 

@@ -11,7 +11,7 @@ use std::io::{self, SeekFrom};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use strait_client::stream::{Reader, Writer};
 use strait_store::{CreateOptions, Error, ErrorKind, Result, StorePath, fail};
-use tokio::io::{AsyncBufReadExt, AsyncSeekExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 /// Flags of open(2) that make no difference here.
 const HARMLESS: c_int = O_CLOEXEC | O_NOCTTY | O_LARGEFILE;
@@ -32,8 +32,16 @@ pub struct Stream {
 
 enum Kind {
     /// Readers at an offset share it.
-    Read(RwLock<Reader>),
+    Read(RwLock<Reading>),
     Write(Mutex<Writer>),
+}
+
+/// A stream to read.
+struct Reading {
+    stream: Reader,
+    /// The error that ended the latest read after some bytes. The next one reports it: another attempt would take as
+    /// long again.
+    failed: Option<io::Error>,
 }
 
 /// The kind of opening that the flags choose.
@@ -87,22 +95,30 @@ impl Stream {
     pub fn read(&self, into: &mut [u8]) -> Result<usize> {
         let (process, reader) = self.reader("read")?;
         let mut guard = reader.write().unwrap_or_else(PoisonError::into_inner);
-        let reader = &mut *guard;
+        let Reading { stream, failed } = &mut *guard;
+        if let Some(error) = failed.take() {
+            return Err(error.into());
+        }
         let mut done = 0;
         while done < into.len() {
-            if reader.present().is_empty() {
-                match process.wait(reader.fill_buf()) {
-                    Ok([]) => break,
-                    Ok(_) => {}
-                    // The next call reports it, if it persists.
-                    Err(_) if done > 0 => break,
-                    Err(error) => return Err(error.into()),
+            let read = match stream.present() {
+                [] => process.wait(stream.read(&mut into[done..])),
+                present => {
+                    let bytes = present.len().min(into.len() - done);
+                    into[done..done + bytes].copy_from_slice(&present[..bytes]);
+                    stream.advance(bytes);
+                    Ok(bytes)
                 }
+            };
+            match read {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(error) if done > 0 => {
+                    *failed = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
             }
-            let bytes = reader.present().len().min(into.len() - done);
-            into[done..done + bytes].copy_from_slice(&reader.present()[..bytes]);
-            reader.advance(bytes);
-            done += bytes;
         }
         Ok(done)
     }
@@ -111,7 +127,7 @@ impl Stream {
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
         let (process, reader) = self.reader("read")?;
         let reader = reader.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(process.wait(reader.read_into(into, offset))?)
+        Ok(process.wait(reader.stream.read_into(into, offset))?)
     }
 
     /// Moves the position of the next read.
@@ -120,14 +136,15 @@ impl Stream {
         let mut reader = reader.write().unwrap_or_else(PoisonError::into_inner);
         let (base, by) = match to {
             SeekFrom::Start(offset) => (offset, 0),
-            SeekFrom::End(by) => (reader.length(), by),
-            SeekFrom::Current(by) => (reader.position(), by),
+            SeekFrom::End(by) => (reader.stream.length(), by),
+            SeekFrom::Current(by) => (reader.stream.position(), by),
         };
         // C's offsets have a sign.
         if base.checked_add_signed(by).is_some_and(|offset| offset > i64::MAX as u64) {
             return self.refuse("seek", "the offset would be above 2^63 - 1");
         }
-        Ok(process.wait(reader.seek(to))?)
+        reader.failed = None;
+        Ok(process.wait(reader.stream.seek(to))?)
     }
 
     /// Writes at the end, and returns the number of accepted bytes. It is less than all only after an error.
@@ -151,7 +168,7 @@ impl Stream {
     /// Offset of the next byte that is read or written.
     pub fn position(&self) -> Result<u64> {
         match self.kind()?.1 {
-            Kind::Read(reader) => Ok(reader.read().unwrap_or_else(PoisonError::into_inner).position()),
+            Kind::Read(reader) => Ok(reader.read().unwrap_or_else(PoisonError::into_inner).stream.position()),
             Kind::Write(writer) => Ok(locked(writer).position()),
         }
     }
@@ -159,7 +176,7 @@ impl Stream {
     /// The file's length: when it was opened, or with all bytes that were written here.
     pub fn length(&self) -> Result<u64> {
         match self.kind()?.1 {
-            Kind::Read(reader) => Ok(reader.read().unwrap_or_else(PoisonError::into_inner).length()),
+            Kind::Read(reader) => Ok(reader.read().unwrap_or_else(PoisonError::into_inner).stream.length()),
             Kind::Write(writer) => Ok(locked(writer).position()),
         }
     }
@@ -188,7 +205,7 @@ impl Stream {
         self.owned.get().map_err(|error| error.at("use", &self.path))
     }
 
-    fn reader(&self, operation: &'static str) -> Result<(&'static Process, &RwLock<Reader>)> {
+    fn reader(&self, operation: &'static str) -> Result<(&'static Process, &RwLock<Reading>)> {
         match self.kind()? {
             (process, Kind::Read(reader)) => Ok((process, reader)),
             (_, Kind::Write(_)) => self.wrong_way(operation, "the file is open for writing only"),
@@ -227,8 +244,8 @@ async fn opened(place: &Place, wish: Wish, permission: Option<u32>) -> Result<Ki
     };
     let writer = match wish {
         Wish::Read => {
-            let reader = Reader::named(fs.open(who, path).await?, path.as_ref());
-            return Ok(Kind::Read(RwLock::new(reader)));
+            let stream = Reader::named(fs.open(who, path).await?, path.as_ref()).in_thread();
+            return Ok(Kind::Read(RwLock::new(Reading { stream, failed: None })));
         }
         Wish::Create { overwrite } => create(overwrite).await?,
         Wish::Append { create: creates } => match fs.append(who, path).await {

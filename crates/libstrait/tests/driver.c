@@ -22,6 +22,7 @@ struct client {
 };
 
 static struct part parts[MAX_PARTS];
+static uint32_t part_count;
 static struct client clients[16];
 static size_t client_count;
 static struct client *current;
@@ -67,6 +68,7 @@ static int read_request(void)
         return 0;
     if (count > MAX_PARTS)
         die("too many parts");
+    part_count = count;
     for (uint32_t i = 0; i < MAX_PARTS; i++) {
         length = 0;
         if (i < count && !read_number(&length))
@@ -118,6 +120,18 @@ static const char *uri_of(const struct client *client, const char *path)
 static const char *uri(int i)
 {
     return strlen(parts[i].bytes) == parts[i].length ? uri_of(current, parts[i].bytes) : "";
+}
+
+static int concat(void)
+{
+    static char copies[MAX_PARTS][4096];
+    const char *sources[MAX_PARTS];
+    size_t count = 0;
+    for (; 2 + count < part_count; count++) {
+        snprintf(copies[count], sizeof copies[count], "%s", uri(2 + (int)count));
+        sources[count] = copies[count];
+    }
+    return strait_concat(uri(1), sources, count);
 }
 
 static strait_file **file(void)
@@ -339,6 +353,7 @@ static int execute(void)
     if (is("remove")) return strait_remove(uri(1), (int)number(2));
     if (is("attributes")) return set_attributes();
     if (is("truncate")) return strait_truncate(uri(1), number(2));
+    if (is("concat")) return concat();
     if (is("put")) return strait_put(parts[1].bytes, uri(2), (int)number(3));
     if (is("locate")) return locate();
     if (is("checksum")) return checksum();

@@ -97,6 +97,9 @@ static void names_change(void)
     check(strait_can(at(store, ""), "append") == 1, "it can append");
     check(strait_can(at(store, ""), "fly") == -1 && errno == EINVAL, "there is no such capability");
     check(strait_list(at(store, "missing")) == NULL && errno == ENOENT, "a missing directory");
+    check(strait_concat(at(store, "dir/one"), NULL, 1) == -1 && errno == EINVAL, "no list");
+    const char *elsewhere = "kadoop://127.0.0.1:1/one";
+    check(strait_concat(at(store, "dir/one"), &elsewhere, 1) == -1 && errno == EXDEV, "a source in another store");
     check(strait_remove(at(store, "dir"), 1) == 0, "remove");
 }
 

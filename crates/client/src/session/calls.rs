@@ -146,8 +146,8 @@ impl Session {
         }
     }
 
-    /// The failure of an operation without a connection. Its path is the operation's, and its message
-    /// names the gateway.
+    /// The error of an operation that got no connection or login. Its path is the operation's, and its message names
+    /// the gateway.
     fn not_attached(&self, error: Error, subject: Subject<'_>) -> Error {
         let message = match error.message().contains(&self.address) {
             true => error.message().to_owned(),

@@ -1,11 +1,16 @@
 //! A file as a stream to read, which keeps requests for the next pieces in flight.
+//!
+//! ```text
+//!   FileReader ─┬─ read_at: a task for each piece ──→ present ──→ the program's memory
+//!               └─ sequential: in the program's thread ─────────────────↑
+//! ```
 
 use crate::{Error, ErrorKind, FileReader};
 use bytes::{Buf, Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, SeekFrom};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -19,6 +24,12 @@ const FIRST_BYTES: usize = 64 << 10;
 const PIECE_BYTES: usize = 1 << 20;
 /// Most requests in flight: 16 MiB fill a link of 1 Gbit/s with a round trip of 134 ms.
 const REQUESTS: usize = 16;
+/// Bytes requested in sequence after which a stream [in a thread](Reader::in_thread) reads
+/// [sequentially](FileReader::sequential). Opening that way costs the gateway a login, and takes some three round trips,
+/// in which the pieces under way arrive.
+const SEQUENTIAL_AFTER_BYTES: u64 = 4 << 20;
+/// Receive buffer of such a stream. Larger reads bypass it.
+const SEQUENTIAL_BUFFER_BYTES: usize = 64 << 10;
 
 /// A file as a stream to read.
 ///
@@ -57,6 +68,12 @@ pub struct Reader {
     under_way: VecDeque<Request>,
     /// End of the latest request.
     asked_to: u64,
+    /// Beginning of the sequence.
+    began: u64,
+    /// The way of the bytes from `asked_to` on.
+    rest: Rest,
+    /// Whether calls may block their thread.
+    in_thread: bool,
     /// Bytes of the next request.
     next_bytes: usize,
     /// Requests to keep in flight.
@@ -67,14 +84,32 @@ pub struct Reader {
 /// works on earlier bytes.
 struct Request {
     bytes: usize,
-    task: JoinHandle<strait_store::Result<Bytes>>,
+    task: Task<strait_store::Result<Bytes>>,
 }
 
-impl Drop for Request {
+/// A task that ends when nobody wants its outcome.
+struct Task<T>(JoinHandle<T>);
+
+impl<T> Drop for Task<T> {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
+
+/// The way of the bytes that weren't requested yet.
+enum Rest {
+    /// By more pieces.
+    Pieces,
+    /// [Sequentially](FileReader::sequential), if that way can be opened.
+    Opening(Task<Option<Sequential>>),
+    /// Sequentially, after the pieces that are present or under way.
+    Opened(Sequential),
+    /// No piece is present or under way.
+    Sequential(BufReader<Sequential>),
+}
+
+/// See [`FileReader::sequential`].
+type Sequential = Box<dyn Read + Send + Sync>;
 
 impl Reader {
     /// A stream over an open file, at its first byte.
@@ -94,9 +129,19 @@ impl Reader {
             present: Bytes::new(),
             under_way: VecDeque::new(),
             asked_to: 0,
+            began: 0,
+            rest: Rest::Pieces,
+            in_thread: false,
             next_bytes: FIRST_BYTES,
             wanted: 1,
         }
+    }
+
+    /// The stream for a program whose reads wait in a thread of their own, and not in a task of tokio: they may
+    /// block it. After some MiB in sequence, the stream reads [sequentially](FileReader::sequential), if it can.
+    #[must_use]
+    pub fn in_thread(self) -> Self {
+        Self { in_thread: true, ..self }
     }
 
     /// The file's length in bytes, when it was opened or, if the store knows it, now.
@@ -156,7 +201,10 @@ impl Reader {
 
     /// The received bytes that follow the position. It doesn't wait, so it can be called outside of tokio.
     pub fn present(&self) -> &[u8] {
-        &self.present
+        match &self.rest {
+            Rest::Sequential(rest) => rest.buffer(),
+            _ => &self.present,
+        }
     }
 
     /// Moves the position behind bytes that are [present](Self::present).
@@ -164,18 +212,22 @@ impl Reader {
     /// # Panics
     /// If fewer bytes are present.
     pub fn advance(&mut self, bytes: usize) {
-        self.present.advance(bytes);
+        assert!(bytes <= self.present().len(), "the bytes to pass aren't present");
+        match &mut self.rest {
+            Rest::Sequential(rest) => rest.consume(bytes),
+            _ => self.present.advance(bytes),
+        }
         self.position += bytes as u64;
     }
 
     /// Waits until bytes are present. If none are, the stream is at its end.
     pub(crate) fn poll_present(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.present.is_empty() {
+        if !self.present().is_empty() {
             return Poll::Ready(Ok(()));
         }
-        self.ask_ahead();
-        let Some(first) = self.under_way.front_mut() else { return Poll::Ready(Ok(())) };
-        let arrived = ready!(Pin::new(&mut first.task).poll(cx));
+        self.ask_ahead(cx);
+        let Some(first) = self.under_way.front_mut() else { return self.poll_rest(cx) };
+        let arrived = ready!(Pin::new(&mut first.task.0).poll(cx));
         let asked = first.bytes;
         self.under_way.pop_front();
         let arrived = arrived.unwrap_or_else(|ended| {
@@ -202,6 +254,47 @@ impl Reader {
         Poll::Ready(Ok(()))
     }
 
+    /// As [`Self::poll_present`], if no piece is under way.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.rest {
+            // All was requested.
+            Rest::Pieces => return Poll::Ready(Ok(())),
+            // `ask_ahead` has polled it.
+            Rest::Opening(_) => return Poll::Pending,
+            Rest::Opened(_) => {
+                if let Rest::Opened(rest) = std::mem::replace(&mut self.rest, Rest::Pieces) {
+                    self.rest = Rest::Sequential(BufReader::with_capacity(SEQUENTIAL_BUFFER_BYTES, rest));
+                }
+            }
+            Rest::Sequential(rest) => match rest.fill_buf() {
+                Ok([]) => self.restart(),
+                Ok(_) => return Poll::Ready(Ok(())),
+                Err(error) => {
+                    self.restart();
+                    return Poll::Ready(Err(error));
+                }
+            },
+        }
+        self.poll_present(cx)
+    }
+
+    /// Reads straight into the program's memory. False if the next bytes don't come that way.
+    fn read_sequential(&mut self, into: &mut ReadBuf<'_>) -> io::Result<bool> {
+        let Rest::Sequential(rest) = &mut self.rest else { return Ok(false) };
+        let read = rest.read(into.initialize_unfilled());
+        match read {
+            Ok(bytes) if bytes > 0 => {
+                into.advance(bytes);
+                self.position += bytes as u64;
+                Ok(true)
+            }
+            ended => {
+                self.restart();
+                ended.map(|_| false)
+            }
+        }
+    }
+
     /// Moves the position, without a request.
     pub(crate) fn seek_to(&mut self, to: SeekFrom) -> io::Result<u64> {
         let (base, by) = match to {
@@ -214,7 +307,7 @@ impl Reader {
             return Err(Error::new(ErrorKind::InvalidArgument, why).at("seek", &self.path).into());
         };
         match offset.checked_sub(self.position) {
-            Some(ahead) if ahead <= self.present.len() as u64 => self.advance(ahead as usize),
+            Some(ahead) if ahead <= self.present().len() as u64 => self.advance(ahead as usize),
             _ => {
                 self.position = offset;
                 self.restart();
@@ -224,13 +317,31 @@ impl Reader {
     }
 
     /// Requests as many pieces as are wanted.
-    fn ask_ahead(&mut self) {
+    fn ask_ahead(&mut self, cx: &mut Context<'_>) {
         let length = self.file.length();
-        while self.under_way.len() < self.wanted && self.asked_to < length {
+        if self.in_thread
+            && matches!(self.rest, Rest::Pieces)
+            && self.asked_to - self.began >= SEQUENTIAL_AFTER_BYTES
+            && length.saturating_sub(self.asked_to) >= SEQUENTIAL_AFTER_BYTES
+        {
+            let (file, offset) = (self.file.clone(), self.asked_to);
+            self.rest = Rest::Opening(Task(tokio::spawn(async move { file.sequential(offset).await })));
+        }
+        if let Rest::Opening(task) = &mut self.rest
+            && let Poll::Ready(opened) = Pin::new(&mut task.0).poll(cx)
+        {
+            match opened {
+                Ok(Some(rest)) => self.rest = Rest::Opened(rest),
+                // By pieces again, and another attempt after as many bytes.
+                _ => (self.rest, self.began) = (Rest::Pieces, self.asked_to),
+            }
+        }
+        let by_pieces = matches!(self.rest, Rest::Pieces);
+        while by_pieces && self.under_way.len() < self.wanted && self.asked_to < length {
             let bytes = (length - self.asked_to).min(self.next_bytes as u64) as usize;
             let (file, offset) = (self.file.clone(), self.asked_to);
             let task = tokio::spawn(async move { file.read_at(offset, bytes).await });
-            self.under_way.push_back(Request { bytes, task });
+            self.under_way.push_back(Request { bytes, task: Task(task) });
             self.asked_to += bytes as u64;
             self.next_bytes = PIECE_BYTES.min(self.next_bytes * 2);
         }
@@ -240,17 +351,19 @@ impl Reader {
     fn restart(&mut self) {
         self.present = Bytes::new();
         self.under_way.clear();
-        (self.asked_to, self.next_bytes, self.wanted) = (self.position, FIRST_BYTES, 1);
+        self.rest = Rest::Pieces;
+        (self.asked_to, self.began) = (self.position, self.position);
+        (self.next_bytes, self.wanted) = (FIRST_BYTES, 1);
     }
 }
 
 impl AsyncRead for Reader {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if into.remaining() > 0 {
+        if into.remaining() > 0 && !this.read_sequential(into)? {
             ready!(this.poll_present(cx))?;
-            let bytes = this.present.len().min(into.remaining());
-            into.put_slice(&this.present[..bytes]);
+            let bytes = this.present().len().min(into.remaining());
+            into.put_slice(&this.present()[..bytes]);
             this.advance(bytes);
         }
         Poll::Ready(Ok(()))
@@ -261,7 +374,7 @@ impl AsyncBufRead for Reader {
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
         ready!(this.poll_present(cx))?;
-        Poll::Ready(Ok(&this.present))
+        Poll::Ready(Ok(this.present()))
     }
 
     fn consume(self: Pin<&mut Self>, bytes: usize) {

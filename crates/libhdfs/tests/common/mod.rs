@@ -1,5 +1,4 @@
 //! The library as programs find it: installed into a directory, beside Hadoop's own.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
