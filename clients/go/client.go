@@ -7,7 +7,10 @@ package strait
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"path"
+	"strings"
 
 	"github.com/strait-fs/strait/clients/go/internal/wire"
 )
@@ -230,7 +233,7 @@ func (c *Client) SetAttributes(ctx context.Context, path string, attributes Attr
 	return err
 }
 
-// Truncate cuts a closed file to so many bytes.
+// Truncate cuts a closed file to this many bytes.
 func (c *Client) Truncate(ctx context.Context, path string, length int64) error {
 	_, err := mutate(ctx, c.session, wire.TruncateFile, path,
 		&wire.TruncateFileRequest{Path: path, Length: length})
@@ -278,9 +281,28 @@ func (p *pages) next(ctx context.Context) ([]wire.FileInfo, error) {
 	p.cursor = reply.Cursor
 	p.isLast = p.cursor == nil
 	if len(reply.Entries) == 0 && !p.isLast {
-		return nil, newError(Internal, "the gateway lists nothing, and has more of it", p.path)
+		return nil, newError(Internal,
+			"list: the gateway sent an empty page that isn't the last (a defect of the gateway)", p.path)
 	}
-	return reply.Entries, nil
+	return reply.Entries, checkEntries(p.path, reply.Entries)
+}
+
+// checkEntries refuses entries that aren't in the listed directory: their names could lead a program out of it. A file
+// is listed as itself.
+func checkEntries(listed string, entries []wire.FileInfo) error {
+	clean := path.Clean(listed)
+	directory := strings.TrimSuffix(clean, "/") + "/"
+	for n := range entries {
+		entry := &entries[n]
+		name, isBelow := strings.CutPrefix(entry.Path, directory)
+		isName := isBelow && name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+		isItself := entry.Path == clean && entry.Type != wire.FileTypeDirectory
+		if !isName && !isItself {
+			return newError(Internal,
+				fmt.Sprintf("list: the gateway named %q, which isn't in this directory", entry.Path), listed)
+		}
+	}
+	return nil
 }
 
 // close frees a listing that is left before its end.

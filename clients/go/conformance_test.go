@@ -185,6 +185,7 @@ var knownKeys = map[string][]string{
 	"remove":         {"path", "recursive"},
 	"set_attributes": {"path", "permission", "replication", "modified_ms", "accessed_ms"},
 	"truncate":       {"path", "length"},
+	"concat":         {"path", "sources"},
 	"put":            {"path", "name", "bytes", "replace"},
 	"locate":         {"path", "offset", "length", "expect"},
 	"checksum":       {"path", "other", "expect"},
@@ -302,6 +303,12 @@ func (r *caseRun) perform(op string, one step) error {
 		return r.setAttributes(one)
 	case "truncate":
 		return r.client.Truncate(r.ctx, path, number(one, "length", 0))
+	case "concat":
+		var sources []string
+		for _, source := range one["sources"].([]any) {
+			sources = append(sources, r.absolute(one, source.(string)))
+		}
+		return r.client.Concat(r.ctx, path, sources...)
 	case "put":
 		local := filepath.Join(r.t.TempDir(), one["name"].(string))
 		ok(r.t, os.WriteFile(local, r.bytes(one["bytes"]), 0o644))

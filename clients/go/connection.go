@@ -98,12 +98,12 @@ func (c *connection) send(method string, request any) error {
 
 // receive receives the next reply. `path` is for an error without one.
 func (c *connection) receive(method, path string, reply any) error {
-	return c.received(method, path, c.decoder.Receive(c.replies+1, reply))
+	return c.received(method, path, c.decoder.Receive(method, c.replies+1, reply))
 }
 
 // receiveRange receives the next reply, to a readRange of len(into) bytes at most.
 func (c *connection) receiveRange(path string, into []byte) (int, error) {
-	count, err := c.decoder.ReceiveInto(c.replies+1, into)
+	count, err := c.decoder.ReceiveInto(wire.ReadRange.Name, c.replies+1, into)
 	return count, c.received(wire.ReadRange.Name, path, err)
 }
 

@@ -371,8 +371,8 @@ func TestPausesDoubleAndHalfOfEachIsRandom(t *testing.T) {
 func TestSixteenRequestsOfAFileAreInFlight(t *testing.T) {
 	proxy := newProxy(t, sharedGateway(t).address)
 	client := dialTest(t, proxy.address, nil)
-	ctx, directory, data := context.Background(), uniquePath(), pattern(2, 0, 40<<20)
-	defer func() { _ = client.RemoveAll(ctx, directory) }()
+	ctx, directory, data := context.Background(), uniquePath(), pattern(2, 0, 60<<20)
+	defer func() { proxy.strike(none); proxy.hangUp(); _ = client.RemoveAll(ctx, directory) }()
 	await := func(work func() error) {
 		t.Helper()
 		done := make(chan error, 1)
@@ -401,6 +401,7 @@ func TestSixteenRequestsOfAFileAreInFlight(t *testing.T) {
 	defer reader.Close()
 	got := make([]byte, len(data))
 	must[int](t)(io.ReadFull(reader, got[:20<<20])) // each reply lets another request ahead
+	// Up to 16 MiB may be here already; as much again and more is left to ask for.
 	proxy.strike(silent)
 	await(func() error {
 		_, err := io.ReadFull(reader, got[20<<20:])

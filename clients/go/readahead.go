@@ -22,6 +22,7 @@ type readAhead struct {
 	path      string
 	handle    int64
 	next, end int64 // of the file: not yet requested, and not to be
+	chunk     int   // bytes of a request, and of the memory for its reply; the session's may change
 	window    int
 	chunks    []*aheadChunk // in order; the first has the next byte
 	asked     []askedRange  // requests in flight, in order
@@ -50,7 +51,7 @@ func newReadAhead(
 		return nil, err
 	}
 	return &readAhead{
-		session: s, c: c, path: path, handle: handle, next: begin, end: end,
+		session: s, c: c, path: path, handle: handle, next: begin, end: end, chunk: s.chunk(),
 		window: min(window, maxWindow),
 	}, nil
 }
@@ -123,7 +124,7 @@ func (a *readAhead) memory() []byte {
 		a.spare = nil
 		return data
 	}
-	return make([]byte, a.session.chunk())
+	return make([]byte, a.chunk)
 }
 
 func (a *readAhead) finishChunk() error {
@@ -138,9 +139,8 @@ func (a *readAhead) finishChunk() error {
 }
 
 func (a *readAhead) fillWindow() error {
-	size := int64(a.session.chunk())
 	for len(a.chunks) < a.window && a.next < a.end && !a.isOver {
-		length := min(size, a.end-a.next)
+		length := min(int64(a.chunk), a.end-a.next)
 		chunk := &aheadChunk{offset: a.next, length: int(length)}
 		a.chunks = append(a.chunks, chunk)
 		a.next += length

@@ -68,7 +68,7 @@ func (r *caseRun) request(one step) error {
 		}
 		wanted := reflect.New(member.Type()).Elem()
 		r.assign(wanted, name, given)
-		if fmt.Sprint(member.Interface()) != fmt.Sprint(wanted.Interface()) {
+		if fmt.Sprint(reflect.Indirect(member)) != fmt.Sprint(reflect.Indirect(wanted)) {
 			return fmt.Errorf("another %s: %v", name, member)
 		}
 	}

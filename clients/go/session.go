@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
 	"net"
 	"sync"
@@ -450,6 +451,10 @@ func (s *session) open(c *connection, request *wire.OpenSessionRequest, login in
 		}
 		return err
 	}
+	most := reply.Limits.MaxChunkBytes
+	if most != nil && *most <= 0 {
+		return newError(Internal, fmt.Sprintf("openSession: the gateway takes %d bytes at most", *most), "")
+	}
 	c.login = login
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -461,8 +466,8 @@ func (s *session) open(c *connection, request *wire.OpenSessionRequest, login in
 	s.token = reply.Token
 	s.user = reply.User
 	s.store = storeInfo(&reply.Store)
-	if reply.Limits.MaxChunkBytes > 0 {
-		s.maxChunkBytes = int(reply.Limits.MaxChunkBytes)
+	if most != nil {
+		s.maxChunkBytes = int(*most)
 	}
 	return nil
 }

@@ -26,12 +26,12 @@ func alertOf(err error) alert {
 
 // Alerts of RFC 8446, section 6, about the client's certificate, with their remedies.
 var refusals = map[alert]string{
-	42:  "it refuses the client's certificate; get one from its own authority",
-	43:  "it refuses the client's certificate; get one from its own authority",
-	44:  "it refuses the client's certificate, which is revoked; get another",
-	45:  "it refuses the client's certificate, which has expired; renew that",
-	46:  "it refuses the client's certificate; get one from its own authority",
-	48:  "it doesn't trust the client's certificate; get one from its own authority",
+	42:  "it rejects the client's certificate; get one from the gateway's authority",
+	43:  "it rejects the client's certificate; get one from the gateway's authority",
+	44:  "it rejects the client's certificate: it was revoked; get a new one",
+	45:  "it rejects the client's certificate: it has expired; renew it",
+	46:  "it rejects the client's certificate; get one from the gateway's authority",
+	48:  "it doesn't trust the client's certificate; get one from the gateway's authority",
 	116: "it wants a certificate of the client: set Options.TLS.Certificates",
 }
 

@@ -48,9 +48,9 @@ func (c *Client) Get(ctx context.Context, remote, local string, overwrite bool) 
 	// The system applies the umask, so that a copy never allows more than new files.
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, permission)
 	if err != nil {
-		return 0, err
+		return 0, namedBy(local, err)
 	}
-	copied, err := reader.WriteTo(file)
+	copied, err := copyWhole(reader, file)
 	if closing := file.Close(); err == nil {
 		err = closing
 	}
@@ -59,9 +59,22 @@ func (c *Client) Get(ctx context.Context, remote, local string, overwrite bool) 
 	}
 	if err != nil {
 		_ = os.Remove(temporary)
-		return 0, err
+		return 0, namedBy(local, err)
 	}
 	return copied, nil
+}
+
+// namedBy names the target in an error of its temporary file, whose name nobody knows.
+func namedBy(local string, err error) error {
+	var ofPath *fs.PathError
+	if errors.As(err, &ofPath) {
+		return &fs.PathError{Op: ofPath.Op, Path: local, Err: ofPath.Err}
+	}
+	var ofLink *os.LinkError
+	if errors.As(err, &ofLink) {
+		return &fs.PathError{Op: ofLink.Op, Path: local, Err: ofLink.Err}
+	}
+	return err
 }
 
 // toDevice copies to a device or pipe, which receives the bytes directly.
@@ -70,9 +83,19 @@ func toDevice(reader *Reader, local string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	copied, err := reader.WriteTo(file)
+	copied, err := copyWhole(reader, file)
 	if closing := file.Close(); err == nil {
 		err = closing
+	}
+	return copied, err
+}
+
+// copyWhole copies a file, and fails if fewer bytes come than it had when it was opened.
+func copyWhole(reader *Reader, to io.Writer) (int64, error) {
+	size := reader.Size()
+	copied, err := reader.WriteTo(to)
+	if err == nil && copied < size {
+		err = newError(Busy, "the file became shorter while it was read", reader.path)
 	}
 	return copied, err
 }

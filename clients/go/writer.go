@@ -29,6 +29,7 @@ type Writer struct {
 	path        string
 	handle      int64
 	incarnation int64  // the session's when it was opened
+	chunk       int    // bytes of an append at most; the session's may change
 	sent        int64  // the file's length with all appends
 	pending     []byte // not yet a request
 	// Appends without a reply, in order. The first `awaited` of them are on their way on the
@@ -52,7 +53,7 @@ func newWriter(ctx context.Context, s *session, path string, opened *wire.OpenWr
 	}
 	return &Writer{
 		ctx: ctx, session: s, path: path, handle: opened.Handle,
-		incarnation: s.currentIncarnation(), sent: opened.Position,
+		incarnation: s.currentIncarnation(), chunk: s.chunk(), sent: opened.Position,
 	}, nil
 }
 
@@ -63,7 +64,7 @@ func (w *Writer) Path() string { return w.path }
 func (w *Writer) Position() int64 { return w.sent + int64(len(w.pending)) }
 
 // Replicas is how many replicas held all written bytes, at least, at the last Flush, Sync or Close;
-// false if the store doesn't tell.
+// false if the store gives no number, or if nothing was written.
 func (w *Writer) Replicas() (count int, told bool) {
 	if w.replicas == nil {
 		return 0, false
@@ -76,22 +77,21 @@ func (w *Writer) Write(data []byte) (int, error) {
 	if err := w.checkUsable(); err != nil {
 		return 0, err
 	}
-	chunk := w.session.chunk()
 	taken := 0
 	for taken < len(data) {
-		count := min(len(data)-taken, chunk-len(w.pending))
-		if count == chunk-len(w.pending) {
+		count := min(len(data)-taken, w.chunk-len(w.pending))
+		if count == w.chunk-len(w.pending) {
 			// Before taking any byte of it, so that a failure leaves them all to the caller.
 			if err := w.settle(maxWindow - 1); err != nil {
 				return taken, err
 			}
 		}
-		if cap(w.pending) < chunk {
-			w.grow(len(w.pending)+count, chunk)
+		if cap(w.pending) < w.chunk {
+			w.grow(len(w.pending) + count)
 		}
 		w.pending = append(w.pending, data[taken:taken+count]...)
 		taken += count
-		if len(w.pending) == chunk {
+		if len(w.pending) == w.chunk {
 			if err := w.sendPending(); err != nil {
 				return taken, err
 			}
@@ -101,14 +101,14 @@ func (w *Writer) Write(data []byte) (int, error) {
 }
 
 // grow gives pending memory for `size` bytes: a whole chunk's if that is near.
-func (w *Writer) grow(size, chunk int) {
+func (w *Writer) grow(size int) {
 	if size <= cap(w.pending) {
 		return
 	}
 	memory := w.spare
 	if w.spare = nil; cap(memory) < size {
-		if size > chunk/4 {
-			size = chunk
+		if size > w.chunk/4 {
+			size = w.chunk
 		}
 		memory = make([]byte, 0, size)
 	}
@@ -155,7 +155,7 @@ func (w *Writer) Close() error {
 		if err == nil {
 			w.replicas = reply.Replicas
 			w.closed = true
-			return nil
+			return w.checkLength(reply.Length)
 		}
 		err = w.explained(err)
 	}
@@ -165,8 +165,17 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// Abandon gives the file up, whatever its state, and doesn't wait for its store: flushed bytes
-// stay in the file, others may. After Close it does nothing.
+// checkLength holds the closed file's length, if the gateway tells it, against what was written.
+func (w *Writer) checkLength(told *int64) error {
+	if told == nil || *told < 0 || *told == w.sent {
+		return nil
+	}
+	return newError(Internal,
+		fmt.Sprintf("close: the file has %d bytes instead of %d", *told, w.sent), w.path)
+}
+
+// Abandon ends the file, whatever its state, and doesn't wait for its store. Flushed bytes stay;
+// other bytes may be lost. After Close it does nothing.
 func (w *Writer) Abandon() {
 	if w.closed {
 		return

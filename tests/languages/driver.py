@@ -217,6 +217,9 @@ class Client:
     def truncate(self, path: str, length: int) -> None:
         self.driver("truncate", path, length)
 
+    def concat(self, path: str, sources: list[str]) -> None:
+        self.driver("concat", path, *sources)
+
     def put(self, local: Path, path: str, overwrite: bool) -> None:
         self.driver("put", local, path, overwrite)
 

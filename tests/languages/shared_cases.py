@@ -8,7 +8,6 @@ output counts cases that ran, and those that were skipped for a missing capabili
 itself; `--no-uris` skips the URIs, for the same reason.
 `--cancels`: the driver can cancel a call that waits.
 `--page`: the client runs in a browser (shared_faults.py).
-`--bounds-attempts`: the client's timeout bounds each attempt, and not all of them.
 `--attempts`: how often the client tries, if not as often as docs/client-protocol.md says.
 """
 
@@ -204,9 +203,7 @@ def main(arguments: list[str]) -> int:
     options = set(itertools.takewhile(lambda one: one.startswith("--"), arguments))
     address, store, idl, *command = arguments[len(options) :]
     requests = "--no-requests" not in options
-    traits = shared_faults.Traits(
-        is_page="--page" in options, bounds_attempts="--bounds-attempts" in options
-    )
+    traits = shared_faults.Traits(is_page="--page" in options)
     for option in options:
         if option.startswith("--attempts="):
             attempts = int(option.partition("=")[2])

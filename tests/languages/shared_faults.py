@@ -32,7 +32,6 @@ import waits
 JOBS = 6
 # docs/client-protocol.md
 ATTEMPTS = 6
-LONGEST_PAUSE_MS = 1000
 TIMEOUT_MS = 30_000
 CONNECT_TRIES = 5
 # Closing a client takes 2 s at most; and time for a busy machine.
@@ -48,8 +47,6 @@ class Traits:
 
     #: How often it tries a request.
     attempts: int = ATTEMPTS
-    #: Its timeout bounds each attempt, and not all of them.
-    bounds_attempts: bool = False
     #: It runs in a browser: below it, a request may be repeated, and only one driver runs at a time. No page
     #: may ask the gateways that this program starts.
     is_page: bool = False
@@ -61,6 +58,11 @@ def fault_of(program: dict[str, Any]) -> faults.Fault:
     return faults.Fault(
         after=tuple(after) if isinstance(after, list) else (after,), **given
     )
+
+
+def edit_of(find: bytes, put: bytes) -> faults.Fault:
+    assert len(find) == len(put) > 0, f"{find!r} isn't as long as {put!r}"
+    return faults.Fault("edit", find=find, put=put)
 
 
 def restarts(fault: dict[str, Any]) -> bool:
@@ -130,8 +132,6 @@ class Run(cases.Run):
         native, message = failure.__notes__
         assert native, f"{shown}\n  has no native error"
         limit_ms = error.get("within_ms", FAULT_LIMIT_S * 1000)
-        if self._traits.bounds_attempts:
-            limit_ms += self._traits.attempts * (self._timeout_ms + LONGEST_PAUSE_MS)
         assert took * 1000 < limit_ms, f"{shown}\n  {took:.1f} s"
         said = [error.get("says", "").replace("$address", self._address)]
         if "path" in error:
@@ -152,7 +152,11 @@ class Run(cases.Run):
     # -- Steps of faults alone
 
     def _fault(self, **program: Any) -> None:
-        self._proxy.strike(fault_of(program))
+        if program["do"] == "edit":
+            find, put = (self._bytes(program[key]) for key in ("find", "put"))
+            self._proxy.strike(edit_of(find, put))
+        else:
+            self._proxy.strike(fault_of(program))
 
     def _restart(self) -> None:
         assert self._gateway

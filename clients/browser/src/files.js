@@ -54,7 +54,7 @@ export class Reader {
     }
   }
 
-  /** Reads from an offset, up to so many bytes; fewer at the end of the file. The position stays. */
+  /** Reads from an offset, up to this many bytes; fewer at the end of the file. The position stays. */
   async readAt(offset, length) {
     if (offset < 0 || length < 0) throw new StraitError("InvalidArgument", "a negative offset or length", this.path);
     const parts = [];
@@ -68,7 +68,7 @@ export class Reader {
     return parts.length === 1 ? parts[0] : joined(parts, done);
   }
 
-  /** Reads on, up to so many bytes; none at the end. */
+  /** Reads on, up to this many bytes; none at the end. */
   async read(length = MAX_CHUNK_BYTES) {
     const bytes = await this.readAt(this.position, length);
     this.position += bytes.length;
@@ -166,14 +166,14 @@ export class Writer {
     await this.guarded("flushFile", { 2: [I64, this.handle], 3: [I32, 2] }, false);
   }
 
-  /** Puts all bytes on stable storage, and ends the file. */
+  /** Puts all bytes on stable storage (except in HDFS), and ends the file. */
   async close() {
     await this.send();
     await this.guarded("closeFile", { 4: [I64, this.handle] }, true);
     this.closed = true;
   }
 
-  /** Gives the file up: what was flushed stays, other bytes may be lost. */
+  /** Ends the file. Flushed bytes stay; other bytes may be lost. */
   async abandon() {
     if (!this.closed) await this.session.tidy("closeFile", { 4: [I64, this.handle], 5: [BOOL, 1] }, true);
     this.closed = true;

@@ -70,7 +70,7 @@ export class Client {
         const isFirst = cursor === undefined;
         const page = await (isFirst ? this.session.call("listDirectory", fields, path) : this.laterPage(fields, path, incarnation));
         cursor = page.get(2);
-        yield* page.list(1).map(infoOf);
+        yield* entriesOf(page, path);
       } while (cursor !== undefined);
     } finally {
       if (cursor !== undefined) await this.session.tidy("closeFile", { 4: [I64, cursor] });
@@ -217,6 +217,22 @@ export class Client {
   async concat(path, sources) {
     await this.session.call("concatFiles", { 4: [BINARY, path], 5: [LIST, sources] }, path, true);
   }
+}
+
+/** A page's entries, all of them the directory's: programs join their names to paths of their own. */
+function entriesOf(page, path) {
+  const entries = page.list(1).map(infoOf);
+  const fail = (why) => {
+    throw new StraitError("Internal", `list ${path}: the gateway ${why}`, path);
+  };
+  if (!entries.length && page.has(2)) fail("sent an empty page that isn't the last (a defect of the gateway)");
+  const directory = path.split("/").filter((name) => name !== "").map((name) => `/${name}`).join("");
+  for (const entry of entries) {
+    const isSound = !["", ".", ".."].includes(entry.name) && !entry.name.includes("\0");
+    const isChild = isSound && entry.path === `${directory}/${entry.name}`;
+    if (!isChild) fail(`named ${entry.path}, which isn't in this directory`);
+  }
+  return entries;
 }
 
 function infoOf(found) {

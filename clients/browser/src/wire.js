@@ -5,6 +5,7 @@ const STOP = 0, BYTE = 3, DOUBLE = 4, MAP = 13, SET = 14;
 const CALL = 1, EXCEPTION = 3;
 const VERSION = 0x8001;
 const MAX_DEPTH = 16;
+const MAX_VALUES = 1 << 18; // structs and items of a reply, each of which takes far more memory than bytes
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
@@ -99,6 +100,11 @@ export class Fields {
 export function reply(bytes, method, number) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;
+  let values = 0;
+  const countOf = (more) => {
+    values += more;
+    if (values > MAX_VALUES) throw new WrongReply("a reply with too many values");
+  };
   const take = (length) => {
     if (length < 0 || length > bytes.length - at) throw new WrongReply("a reply with a wrong length");
     at += length;
@@ -117,6 +123,7 @@ export function reply(bytes, method, number) {
     return bytes.subarray(from, from + length);
   };
   const struct = (depth) => {
+    countOf(1);
     const fields = new Fields();
     for (;;) {
       const type = Number(integer[1]());
@@ -129,6 +136,7 @@ export function reply(bytes, method, number) {
     const types = Array.from({ length: each }, () => Number(integer[1]()));
     const left = count();
     if (left < 0) throw new WrongReply("a reply with a wrong length");
+    countOf(left * each);
     const found = []; // grows with the bytes: an item takes one at least
     for (let one = 0; one < left; one++) for (const type of types) found.push(item(type, depth + 1));
     return found;

@@ -78,6 +78,7 @@ const operations = {
       accessed: accessed === "" ? undefined : new Date(Number(accessed)),
     }),
   truncate: (path, length) => client.truncate(path, Number(length)),
+  concat: (path, ...sources) => client.concat(path, sources),
   async put(local, path, overwrite) {
     // A page has no path of the host: its server gives the bytes.
     const bytes = await (await fetch(`/local?${encodeURIComponent(local)}`)).arrayBuffer();

@@ -71,7 +71,7 @@ function silence(signal) {
 
 /** Adds field 1, which `request` doesn't encode: a list of one struct, whose field 1 is the path. */
 function withEntry(bytes, at) {
-  const entries = [15, 0, 1, 12, 0, 0, 0, 1, 11, 0, 1, 0, 0, 0, 2, 0x2f, 0x61, 0];
+  const entries = [15, 0, 1, 12, 0, 0, 0, 1, 11, 0, 1, 0, 0, 0, 12, ...new TextEncoder().encode("/directory/a"), 0];
   return Uint8Array.from([...bytes.subarray(0, at), ...entries, ...bytes.subarray(at)]);
 }
 
@@ -82,6 +82,19 @@ async function begin(t, options) {
 }
 
 const isKind = (kind, says) => (error) => error.kind === kind && error.message.includes(says);
+
+test("a reply with more structs and items than 2^18 is refused", () => {
+  const head = request("stat", 1, {}).slice(0, -5); // without its struct
+  const listOf = (type, count, byte) => {
+    const bytes = new Uint8Array(head.length + 9 + count);
+    bytes.set([...head, 15, 0, 0, type, count >> 24, count >> 16, count >> 8, count]);
+    return bytes.fill(byte, head.length + 8, -1);
+  };
+  assert.equal(reply(listOf(3, 1 << 17, 1), "stat", 1).list(0).length, 1 << 17);
+  for (const bytes of [listOf(3, 1 << 18, 1), listOf(12, 1 << 17, 0)]) {
+    assert.throws(() => reply(bytes, "stat", 1), /too many values/);
+  }
+});
 
 test("a reader never gets bytes of the file that replaced its own", async (t) => {
   const { gateway, client } = await begin(t);
@@ -104,7 +117,7 @@ test("a listing that outlives its session says to list anew", async (t) => {
     await assert.rejects(entries.next(), isKind("Unavailable", "/directory: the gateway's session ended"));
   }
   const anew = client.list("/directory");
-  assert.equal((await anew.next()).value.path, "/a");
+  assert.equal((await anew.next()).value.path, "/directory/a");
 });
 
 test("a token that ends in a listing is the program's to renew", async (t) => {

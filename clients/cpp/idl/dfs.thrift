@@ -183,7 +183,7 @@ struct Limits {
   3: optional i32 max_path_bytes,
   4: optional i32 max_list_page,
   5: optional i32 max_handles_per_session,
-  /** A session without requests for so long ends. */
+  /** A session ends after this time without a request. */
   6: optional i64 session_idle_ms
 }
 
@@ -226,7 +226,7 @@ struct OpenSessionRequest {
   5: optional string token,
   /**
    * Lend the login: open another session of the same user and store, whose
-   * token and login end after at most so many milliseconds, and with the
+   * token and login end after at most this many milliseconds, and with the
    * login's own end. Only a login can be lent.
    */
   6: optional i64 lend_ms,
@@ -258,7 +258,7 @@ struct OpenSessionReply {
  * from the first one's outcome, not executed twice. `is_retry` says that an
  * earlier attempt may have reached another gateway.
  *
- * `deadline_ms`: the client gives the call up so many milliseconds after the
+ * `deadline_ms`: the client abandons the call this many milliseconds after the
  * gateway has received it. Then the gateway stops working on a query, doesn't
  * begin a mutation that still waits, and answers TimedOut. A mutation that has
  * begun goes on; its answer then has retry_safe false. A gateway in front of
@@ -314,7 +314,7 @@ struct OpenFileReply {
   1: optional i64 handle,
   2: optional i64 length,
   /**
-   * Tells this file from others that had or will have its name: the same whenever the
+   * Distinguishes this file from others that had or will have its name: the same whenever the
    * same file is opened, also after it grew. Opaque; absent where the store can't tell.
    */
   3: optional binary identity
@@ -400,13 +400,13 @@ struct FlushFileRequest {
 
 struct FlushFileReply {
   1: optional i64 position,
-  /** So many replicas hold all bytes written here, at least. Absent where the store can't tell. */
+  /** At least this many replicas hold all bytes written here; absent if unknown, or if nothing was written. */
   2: optional i32 replicas
 }
 
 /**
  * Of a writer: sync, and the length recorded. Of a reader: the handle is forgotten. After NO_SPACE
- * and UNAVAILABLE the handle is still open, and may be closed again.
+ * and UNAVAILABLE, a file of Kadoop is still open, and may be closed again.
  */
 struct CloseFileRequest {
   1: optional string session,

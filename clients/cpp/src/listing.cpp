@@ -4,11 +4,35 @@
 #include "failure.hpp"
 #include "session.hpp"
 
+#include <algorithm>
 #include <unistd.h>
 
 namespace strait {
 
 using namespace detail;
+
+namespace {
+
+/// A path without repeated and trailing slashes, as the gateway spells it.
+std::string spelled(std::string_view path) {
+    std::string text;
+    for (const char each : path) {
+        if (each != '/' || text.empty() || text.back() != '/') {
+            text += each;
+        }
+    }
+    if (text.size() > 1 && text.back() == '/') {
+        text.pop_back();
+    }
+    return text;
+}
+
+bool is_name(std::string_view text) {
+    return !text.empty() && text != "." && text != ".." &&
+           text.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
+}
+
+} // namespace
 
 struct Listing::iterator::Pages {
     std::shared_ptr<Session> session;
@@ -57,16 +81,39 @@ struct Listing::iterator::Pages {
         if (cursor) {
             request.__set_cursor(*cursor);
         }
-        const auto reply = cursor ? go_on(request) : session->call(request, path);
+        const bool is_first = !cursor;
+        const auto reply = is_first ? session->call(request, path) : go_on(request);
         entries.clear();
         index = 0;
+        is_last = !reply.__isset.cursor;
+        cursor = reply.cursor;
+        if (reply.entries.empty() && !is_last) {
+            raise(ErrorKind::Internal,
+                  "list: the gateway sent an empty page that isn't the last (a defect of the "
+                  "gateway)",
+                  path);
+        }
+        check(reply.entries, is_first);
         for (const auto& entry : reply.entries) {
             entries.push_back(converted(entry));
         }
-        is_last = !reply.__isset.cursor;
-        cursor = reply.cursor;
-        if (entries.empty() && !is_last) {
-            raise(ErrorKind::Internal, "the gateway lists nothing, and has more of it", path);
+    }
+
+    /// Refuses what isn't in the directory: programs make names of local files of it.
+    void check(const std::vector<wire::FileInfo>& page, bool is_first) const {
+        const std::string listed = spelled(path);
+        if (is_first && page.size() == 1 && page.front().path == listed) {
+            return; // a file is listed as itself
+        }
+        const std::string prefix = listed == "/" ? listed : listed + "/";
+        for (const auto& entry : page) {
+            if (entry.path.compare(0, prefix.size(), prefix) != 0 ||
+                !is_name(std::string_view(entry.path).substr(prefix.size()))) {
+                std::string shown = entry.path; // an error's text ends at a NUL
+                std::replace(shown.begin(), shown.end(), '\0', '?');
+                raise(ErrorKind::Internal,
+                      "list: the gateway named " + shown + ", which isn't in this directory", path);
+            }
         }
     }
 

@@ -1,5 +1,8 @@
 #include "protocol.hpp"
 
+#include <queue>
+#include <string>
+
 #include <thrift/protocol/TBinaryProtocol.h>
 #include <thrift/protocol/TCompactProtocol.h>
 
@@ -43,8 +46,9 @@ protected:
     }
 };
 
-/// Numbers requests and checks their numbers in replies, which the generated code doesn't.
-/// Otherwise a gateway that answers out of order could return one file's bytes for another's.
+/// Numbers requests and checks the numbers and methods of replies, which the generated code
+/// doesn't. Otherwise a gateway that answers out of order could return one file's bytes for
+/// another's.
 ///
 /// Receives a reply's payload into the sink, if there is one: a std::string would be cleared and
 /// copied.
@@ -55,6 +59,7 @@ public:
 
     std::uint32_t writeMessageBegin_virt(const std::string& name, TMessageType type,
                                          const std::int32_t) override {
+        awaited_.push(name);
         return Protocol::writeMessageBegin_virt(name, type, static_cast<std::int32_t>(++requests_));
     }
 
@@ -63,9 +68,11 @@ public:
         const std::uint32_t size = Protocol::readMessageBegin_virt(name, type, sequence);
         const bool is_reply = type == apache::thrift::protocol::T_REPLY ||
                               type == apache::thrift::protocol::T_EXCEPTION;
-        if (!is_reply || static_cast<std::uint32_t>(sequence) != ++replies_) {
+        if (!is_reply || static_cast<std::uint32_t>(sequence) != ++replies_ || awaited_.empty() ||
+            name != awaited_.front()) {
             throw ConnectionLost("a reply to another request came", true);
         }
+        awaited_.pop();
         return size;
     }
 
@@ -84,6 +91,7 @@ public:
 
 private:
     std::uint32_t requests_ = 0, replies_ = 0;
+    std::queue<std::string> awaited_; // methods of requests without a reply
 };
 
 } // namespace

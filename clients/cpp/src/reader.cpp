@@ -36,10 +36,10 @@ void Reader::Impl::open(std::optional<Deadline> deadline) {
     request.__set_path(path_);
     const auto reply = session_->call(request, path_, deadline);
     if (reply.length < length_) {
-        raise(ErrorKind::Unavailable, "the file was replaced by a shorter one", path_);
+        raise(ErrorKind::Unavailable, "the file was replaced by a shorter one", path_, false);
     }
     if (!identity_.empty() && reply.__isset.identity && reply.identity != identity_) {
-        raise(ErrorKind::Unavailable, "the file was replaced by another", path_);
+        raise(ErrorKind::Unavailable, "the file was replaced by another", path_, false);
     }
     handle_ = reply.handle;
     length_ = reply.length;

@@ -120,15 +120,15 @@ const char* refusal() {
     case SSL_AD_CERTIFICATE_REQUIRED:
         return "it wants a certificate of the client: set Tls::certificate_file and key_file";
     case SSL_AD_CERTIFICATE_EXPIRED:
-        return "it refuses the client's certificate, which has expired; renew that";
+        return "it rejects the client's certificate: it has expired; renew it";
     case SSL_AD_CERTIFICATE_REVOKED:
-        return "it refuses the client's certificate, which is revoked; get another";
+        return "it rejects the client's certificate: it was revoked; get a new one";
     case SSL_AD_UNKNOWN_CA:
-        return "it doesn't trust the client's certificate; get one from its own authority";
+        return "it doesn't trust the client's certificate; get one from the gateway's authority";
     case SSL_AD_BAD_CERTIFICATE:
     case SSL_AD_CERTIFICATE_UNKNOWN:
     case SSL_AD_UNSUPPORTED_CERTIFICATE:
-        return "it refuses the client's certificate; get one from its own authority";
+        return "it rejects the client's certificate; get one from the gateway's authority";
     default:
         return nullptr;
     }

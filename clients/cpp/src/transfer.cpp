@@ -144,9 +144,13 @@ int permission_of(Session& session, const std::string& path) {
 }
 
 std::int64_t receive(Reader& reader, LocalFile& file, const Progress& progress) {
-    const auto copied = copy([&](char* into, std::size_t size) { return reader.read(into, size); },
-                             [&](const char* data, std::size_t size) { file.write(data, size); },
-                             reader.length(), progress);
+    const std::int64_t length = reader.length();
+    const auto copied =
+        copy([&](char* into, std::size_t size) { return reader.read(into, size); },
+             [&](const char* data, std::size_t size) { file.write(data, size); }, length, progress);
+    if (copied < length) {
+        raise(ErrorKind::Busy, "read: the file became shorter while it was read", reader.path());
+    }
     file.close();
     return copied;
 }

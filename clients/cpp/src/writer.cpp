@@ -37,6 +37,7 @@ Writer::Impl::Impl(std::shared_ptr<Session> session, std::string_view path,
                    const wire::OpenWriterReply& opened)
     : session_(std::move(session)), path_(path), handle_(opened.handle),
       incarnation_(session_->incarnation()), process_(getpid()),
+      chunk_(std::min(chunk_bytes, session_->max_chunk_bytes())),
       sent_(checked_position(opened.position, path)) {}
 
 Writer::Impl::~Impl() {
@@ -67,18 +68,17 @@ void Writer::Impl::check_usable() const {
 
 void Writer::Impl::write(const char* data, std::size_t size) {
     check_usable();
-    const std::size_t chunk = std::min(chunk_bytes, session_->max_chunk_bytes());
     while (size != 0) {
-        const std::size_t count = std::min(size, chunk - pending_.size());
-        if (count == chunk - pending_.size()) {
+        const std::size_t count = std::min(size, chunk_ - pending_.size());
+        if (count == chunk_ - pending_.size()) {
             // Before taking any byte of it, so that a failure leaves them all to the caller.
             settle(max_window - 1);
-            pending_.reserve(chunk);
+            pending_.reserve(chunk_);
         }
         pending_.append(data, count);
         data += count;
         size -= count;
-        if (pending_.size() == chunk) {
+        if (pending_.size() == chunk_) {
             send_pending();
         }
     }
@@ -110,6 +110,12 @@ std::optional<int> Writer::Impl::close() {
         wire::CloseFileReply reply;
         explained([&] { reply = session_->mutate(request, path_); });
         closed_ = true;
+        if (reply.__isset.length && reply.length != sent_) {
+            raise(ErrorKind::Internal,
+                  "close: the file has " + std::to_string(reply.length) + " bytes instead of " +
+                      std::to_string(sent_),
+                  path_);
+        }
         return replicas_of(reply);
     } catch (const Error& error) {
         if (!may_go_on(error)) {

@@ -53,8 +53,9 @@ private:
     const std::int64_t handle_;
     const std::int64_t incarnation_; // the session's when it was opened
     const pid_t process_;
-    std::int64_t sent_;   // the file's length with all appends
-    std::string pending_; // not yet a request
+    const std::size_t chunk_; // bytes of an append, whatever a later session allows
+    std::int64_t sent_;       // the file's length with all appends
+    std::string pending_;     // not yet a request
     // Appends without a reply, in order. The first `awaited_` of them are on their way on the
     // connection; the others have to be sent (again).
     std::deque<Append> kept_;

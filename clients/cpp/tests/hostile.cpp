@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <ostream>
 #include <string>
@@ -19,9 +20,11 @@ using namespace testing;
 namespace {
 
 /// The start of openSession's reply in Thrift's binary protocol, up to the reply's first field.
-std::string reply_to_open_session(char sequence, char type = 2) {
-    return std::string("\x80\x01\x00", 3) + type + std::string("\x00\x00\x00\x0bopenSession", 15) +
-           std::string(3, '\0') + sequence + std::string("\x0c\x00\x00", 3);
+std::string reply_to_open_session(char sequence, char type = 2,
+                                  const std::string& method = "openSession") {
+    return std::string("\x80\x01\x00", 3) + type + std::string("\x00\x00\x00", 3) +
+           static_cast<char>(method.size()) + method + std::string(3, '\0') + sequence +
+           std::string("\x0c\x00\x00", 3);
 }
 
 const std::string end_of_reply(2, '\0'); // of the struct, and of the result
@@ -35,6 +38,10 @@ TEST_CASE("a reply to another request is no answer") {
     CHECK_NOTHROW(strait::Client(right.address(), options));
     const Answering other(reply_to_open_session(2) + end_of_reply);
     CHECK_THROWS_AS(strait::Client(other.address(), options), strait::Unavailable);
+    // With what would be a good answer behind it.
+    const Answering method(reply_to_open_session(1, 2, "closeSession") + end_of_reply +
+                           std::string("\x0c\x00\x00", 3) + end_of_reply);
+    CHECK_THROWS_AS(strait::Client(method.address(), options), strait::Unavailable);
     const Answering request(reply_to_open_session(1, 1) + end_of_reply);
     CHECK_THROWS_AS(strait::Client(request.address(), options), strait::Unavailable);
 }
@@ -109,6 +116,73 @@ TEST_CASE("a directory of pages without entries has an end") {
     FakeGateway fake("");
     strait::Client client(fake.address());
     CHECK_THROWS_AS(client.list("/").begin(), strait::Internal);
+}
+
+TEST_CASE("an entry that isn't in the listed directory is refused") {
+    FakeGateway fake("");
+    fake.page_entries = 2;
+    strait::Client client(fake.address());
+    using namespace std::string_literals;
+    for (const auto& evil : {""s, "e"s, "/e"s, "/d"s, "/d/"s, "/d/."s, "/d/.."s, "/d/../e"s,
+                             "/d/e/f"s, "/d//e"s, "/dd/e"s, "/d/e\0"s}) {
+        CAPTURE(evil);
+        fake.entry_path = evil;
+        CHECK_THROWS_WITH_AS(client.list("/d").begin(), doctest::Contains("the gateway named"),
+                             strait::Internal);
+    }
+    fake.entry_path = "/d/e/f";
+    const strait::Listing slashes = client.list("/d//e/");
+    CHECK(slashes.begin()->name() == "f");
+    fake.entry_path = "/d"; // a file is listed as itself, on the only page
+    fake.page_entries = 1;
+    const strait::Listing file = client.list("/d");
+    auto entry = file.begin();
+    CHECK_THROWS_AS(++entry, strait::Internal);
+}
+
+TEST_CASE("a file that the gateway closes with another length is an error") {
+    FakeGateway fake("");
+    fake.claimed_length = 0;
+    strait::Client client(fake.address());
+    for (const std::int64_t length : {2, 4}) {
+        strait::Writer writer = client.create("/new");
+        fake.closed_length = length;
+        CHECK_THROWS_WITH_AS(writer.close(), doctest::Contains("instead of 0"), strait::Internal);
+    }
+    strait::Writer writer = client.create("/new");
+    fake.closed_length = 0;
+    CHECK_NOTHROW(writer.close());
+    CHECK(fake.abandoned() == 0);
+}
+
+TEST_CASE("a get of fewer bytes than the file had fails and leaves nothing") {
+    FakeGateway fake("all there is");
+    fake.tells_of_files = true;
+    fake.claimed_length = 13;
+    strait::Client client(fake.address());
+    const Scratch scratch;
+    CHECK_THROWS_AS(client.get("/f", scratch / "to"), strait::Busy);
+    CHECK(std::filesystem::is_empty(scratch.path()));
+    fake.claimed_length = 12;
+    CHECK(client.get("/f", scratch / "to") == 12);
+}
+
+TEST_CASE("a file keeps its size of appends when a later session allows less") {
+    FakeGateway fake("");
+    fake.claimed_length = 0;
+    fake.max_chunk_bytes = 1000;
+    Proxy proxy(fake.address());
+    strait::Client client(proxy.address());
+    strait::Writer writer = client.create("/new");
+    const std::string data = pattern(10'900);
+    writer.write(data.data(), 900);
+    fake.max_chunk_bytes = 100;
+    proxy.cut();
+    client.status(); // by a new connection
+    writer.write(data.data() + 900, 10'000);
+    writer.close();
+    CHECK((fake.written() == data));
+    CHECK(fake.appends() == 11);
 }
 
 TEST_CASE("a page of a listing whose reply is lost isn't skipped") {

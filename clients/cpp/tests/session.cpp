@@ -366,7 +366,7 @@ TEST_CASE("a login is needed where the gateway has passwords") {
     CHECK_THROWS_AS(strait::Client{gateway.address()}, strait::Unauthenticated);
 }
 
-TEST_CASE("the gateway tells of itself and its stores") {
+TEST_CASE("the gateway describes itself and its stores") {
     strait::Client client(shared_gateway());
     const strait::ServerInfo info = client.server_info();
     CHECK(info.server.find("strait") == 0);

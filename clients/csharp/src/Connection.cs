@@ -123,7 +123,7 @@ namespace StraitFs
         /// <summary>If the name has several addresses, each gets a share of the time.</summary>
         internal static Connection Open(string host, int port, string address, Tls tls, Deadline deadline)
         {
-            var why = "its name has no address";
+            var why = "the host name " + host + " has no address; check the name, or the resolver";
             try
             {
                 var found = Dns.GetHostAddresses(host);
@@ -192,7 +192,11 @@ namespace StraitFs
                 Broken = false;
                 Fields result = reply.Struct(0), error = reply.Struct(1);
                 if (!reply.Has(1) && result != null) return result;
-                if (error == null) throw Errors.Of(ErrorKind.Internal, method + ": the gateway's answer says nothing", path);
+                if (error == null)
+                {
+                    const string missing = ": the gateway's reply has neither a result nor an error (a defect of the gateway)";
+                    throw Errors.Of(ErrorKind.Internal, method + missing, path);
+                }
                 throw Errors.Of(Errors.OfCode(error.Long(1)), error.Text(3) ?? "", error.Text(4), error.Long(5) != 0);
             }
             catch (Exception failure) when (plain.IsLate && !(failure is IStraitFailure))

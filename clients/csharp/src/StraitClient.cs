@@ -174,7 +174,8 @@ namespace StraitFs
         public StraitInfo Stat(string path)
         {
             var info = session.Call("getFileInfo", new Fields().Text(2, path), path).Struct(1);
-            return new StraitInfo(info ?? throw Errors.Of(ErrorKind.Internal, "the gateway's answer says nothing", path));
+            const string missing = "stat: the gateway's reply has no file status (a defect of the gateway)";
+            return new StraitInfo(info ?? throw Errors.Of(ErrorKind.Internal, missing, path));
         }
 
         public bool Exists(string path)
@@ -202,7 +203,7 @@ namespace StraitFs
                     var request = new Fields().Text(2, path).I64(3, cursor).I32(4, pageEntries);
                     var page = cursor == null ? session.Call("listDirectory", request, path) : LaterPage(request, path, incarnation);
                     cursor = page.Has(2) ? page.Long(2) : (long?)null;
-                    foreach (var entry in page.List(1).OfType<Fields>()) yield return new StraitInfo(entry);
+                    foreach (var entry in Entries(page, path)) yield return entry;
                 }
                 while (cursor != null);
             }
@@ -210,6 +211,23 @@ namespace StraitFs
             {
                 if (cursor != null) session.Tidy("closeFile", new Fields().I64(4, cursor));
             }
+        }
+
+        /// <summary>A page's entries. Programs join their names to paths of their own.</summary>
+        private static List<StraitInfo> Entries(Fields page, string path)
+        {
+            var entries = page.List(1).OfType<Fields>().Select(entry => new StraitInfo(entry)).ToList();
+            Func<string, Exception> wrong = why => Errors.Of(ErrorKind.Internal, "list " + path + ": the gateway " + why, path);
+            if (entries.Count == 0 && page.Has(2))
+                throw wrong("sent an empty page that isn't the last (a defect of the gateway)");
+            var directory = string.Concat(path.Split('/').Where(name => name != "").Select(name => "/" + name)) + "/";
+            foreach (var entry in entries)
+            {
+                var isSound = !new[] { "", ".", ".." }.Contains(entry.Name) && entry.Name.IndexOf('\0') < 0;
+                if (!isSound || entry.Path != directory + entry.Name)
+                    throw wrong("named " + entry.Path + ", which isn't in this directory");
+            }
+            return entries;
         }
 
         /// <summary>The cursor moves with each answer, so the request for a page after the first is sent once.</summary>
@@ -299,7 +317,7 @@ namespace StraitFs
             session.Call("setAttributes", request, path, changes: true);
         }
 
-        /// <summary>Cuts a closed file to so many bytes.</summary>
+        /// <summary>Cuts a closed file to this many bytes.</summary>
         public void Truncate(string path, long length) =>
             session.Call("truncateFile", new Fields().Text(4, path).I64(5, length), path, changes: true);
 
@@ -311,7 +329,7 @@ namespace StraitFs
         public void Get(string source, string target, bool overwrite = false)
         {
             if (!overwrite && File.Exists(target)) throw Errors.Of(ErrorKind.AlreadyExists, "the file is there already", target);
-            var temporary = target + ".strait-" + Guid.NewGuid().ToString("N");
+            var temporary = Path.Combine(Path.GetDirectoryName(target) ?? "", ".strait-get-" + Guid.NewGuid().ToString("N"));
             try
             {
                 using (var file = OpenRead(source))

@@ -69,7 +69,7 @@ namespace StraitFs
             return taken;
         }
 
-        /// <summary>Reads from an offset, up to so many bytes; fewer at the end of the file. The position stays.</summary>
+        /// <summary>Reads up to this many bytes at an offset; fewer at the end of the file. The position stays.</summary>
         public byte[] ReadAt(long offset, int count)
         {
             if (offset < 0 || count < 0) throw Errors.Of(ErrorKind.InvalidArgument, "a negative offset or length", path);
@@ -136,8 +136,8 @@ namespace StraitFs
     }
 
     /// <summary>
-    /// An open file to write at its end, for one thread at a time. After NoSpace and Unavailable it is still open: it
-    /// keeps the bytes that the gateway hasn't taken, and sends them again with the next call.
+    /// An open file to write at its end, for one thread at a time. After NoSpace and Unavailable, a file of Kadoop is
+    /// still open: it keeps the bytes that the gateway hasn't taken, and sends them again with the next call.
     /// </summary>
     public sealed class StraitWriter : Stream
     {
@@ -229,14 +229,16 @@ namespace StraitFs
             Guarded(() => session.Call("flushFile", new Fields().I64(2, handle).I32(3, mode), path));
         }
 
-        /// <summary>Gives the file up: what was flushed stays, other bytes may be lost.</summary>
+        /// <summary>Ends the file. Flushed bytes stay; other bytes may be lost.</summary>
         public void Abandon()
         {
             if (!closed) session.Tidy("closeFile", new Fields().I64(4, handle).Bool(5, true), changes: true);
             closed = true;
         }
 
-        /// <summary>Puts all bytes on stable storage. After NoSpace and Unavailable it may be repeated.</summary>
+        /// <summary>
+        /// Puts all bytes on stable storage (except in HDFS). In Kadoop, repeat it after NoSpace and Unavailable.
+        /// </summary>
         protected override void Dispose(bool disposing)
         {
             if (disposing && !closed)

@@ -137,12 +137,12 @@ namespace StraitFs
         {
             switch (alert)
             {
-                case 44: return "it refuses the client's certificate, which is revoked; get another";
-                case 45: return "it refuses the client's certificate, which has expired; renew that";
+                case 44: return "it rejects the client's certificate: it was revoked; get a new one";
+                case 45: return "it rejects the client's certificate: it has expired; renew it";
                 case 42:
                 case 43:
                 case 46:
-                case 48: return "it refuses the client's certificate; get one from its own authority";
+                case 48: return "it rejects the client's certificate; get one from the gateway's authority";
                 case 116: return "it requires a certificate of the client: set StraitOptions.TlsCertificate";
                 default: return null;
             }

@@ -62,6 +62,8 @@ namespace StraitFs
         private const int Version = unchecked((int)0x80010000);
         private const int Call = 1, Exception = 3;
         private const int MaxDepth = 16;
+        /// <summary>Of a reply's structs and items, which take far more memory than bytes.</summary>
+        private const int MaxValues = 1 << 18;
         internal const int MaxFrame = 16 << 20;
 
         internal static string Text(ArraySegment<byte> bytes) => Encoding.UTF8.GetString(bytes.Array, bytes.Offset, bytes.Count);
@@ -191,7 +193,7 @@ namespace StraitFs
         private sealed class Reader
         {
             private readonly byte[] frame;
-            private int at;
+            private int at, values;
 
             internal Reader(byte[] frame) { this.frame = frame; }
 
@@ -219,8 +221,15 @@ namespace StraitFs
                 return new ArraySegment<byte>(frame, Take(length), length);
             }
 
+            private void Count(long more)
+            {
+                if (more > MaxValues - values) throw new InvalidDataException("a reply with too many values");
+                values += (int)more;
+            }
+
             internal Fields Struct(int depth)
             {
+                Count(1);
                 var fields = new Fields();
                 for (;;)
                 {
@@ -258,6 +267,7 @@ namespace StraitFs
                 for (var one = 0; one < each; one++) kinds[one] = (Kind)Number(1);
                 var count = I32();
                 if (count < 0) throw new InvalidDataException("a reply with a wrong length");
+                Count((long)count * each);
                 var items = new List<object>(); // grows with the bytes: an item takes one at least
                 for (var item = 0; item < count; item++)
                     foreach (var kind in kinds) items.Add(Value(kind, depth + 1));

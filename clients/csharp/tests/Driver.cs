@@ -120,6 +120,9 @@ namespace StraitFs
                     });
                     return none;
                 case "truncate": client.Truncate(given.Text(0), given.Long(1).Value); return none;
+                case "concat":
+                    client.Concat(given.Text(0), Enumerable.Range(1, given.Count - 1).Select(given.Text));
+                    return none;
                 case "put": client.Put(given.Text(0), given.Text(1), given.Flag(2)); return none;
                 case "locate":
                     return client.Locate(given.Text(0), given.Long(1).Value, given.Long(2))

@@ -164,7 +164,8 @@ namespace StraitFs
             frame[at++] = 0;
             if (method != "listDirectory") return frame;
             // Field 1, which Wire doesn't encode: a list of one struct, whose field 1 is the path.
-            var entries = new byte[] { (byte)Kind.List, 0, 1, (byte)Kind.Struct, 0, 0, 0, 1, (byte)Kind.Binary, 0, 1, 0, 0, 0, 2, (byte)'/', (byte)'a', 0 };
+            var entries = new byte[] { (byte)Kind.List, 0, 1, (byte)Kind.Struct, 0, 0, 0, 1, (byte)Kind.Binary, 0, 1, 0, 0, 0, 12 }
+                .Concat(Encoding.ASCII.GetBytes("/directory/a")).Concat(new byte[] { 0 }).ToArray();
             frame[LengthAt] += (byte)entries.Length;
             return frame.Take(at).Concat(entries).Concat(frame.Skip(at)).ToArray();
         }

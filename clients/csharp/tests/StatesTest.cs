@@ -1,4 +1,5 @@
 using System;
+using System.IO;
 using System.Linq;
 using System.Text;
 
@@ -64,6 +65,29 @@ namespace StraitFs
         }
 
         [Test]
+        private static void AReplyWithTooManyStructsAndItemsIsRefused()
+        {
+            foreach (var given in new[] { Tuple.Create(Kind.Byte, 1 << 18), Tuple.Create(Kind.Struct, 1 << 17) })
+            {
+                var count = given.Item2;
+                var head = Wire.Request("stat", 1, new Fields()).SelectMany(part => part).Skip(4).ToArray();
+                head[3] = 2; // a reply
+                var list = new byte[] { (byte)Kind.List, 0, 0, (byte)given.Item1, 0, (byte)(count >> 16), 0, 0 };
+                var frame = head.Take(head.Length - 5).Concat(list).Concat(new byte[count + 1]).ToArray();
+                try
+                {
+                    Wire.Reply(frame, "stat", 1);
+                }
+                catch (InvalidDataException failure)
+                {
+                    Tests.Contains("too many values", failure.Message);
+                    continue;
+                }
+                throw new Exception("no error");
+            }
+        }
+
+        [Test]
         private static void AListingThatOutlivesItsSessionSaysToListAnew()
         {
             using (var gateway = new FakeGateway())
@@ -81,7 +105,7 @@ namespace StraitFs
                         Tests.Contains("/directory", message);
                     }
                 }
-                Tests.Equal("/a", client.List("/directory").First().Path);
+                Tests.Equal("/directory/a", client.List("/directory").First().Path);
             }
         }
 

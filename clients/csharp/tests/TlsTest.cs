@@ -222,7 +222,7 @@ namespace StraitFs
                 options.TlsCertificate = scratch.Pkcs12("client");
                 using (var client = StraitClient.Connect("localhost:" + port, options)) Tests.Equal(true, client.Stat("/").IsDirectory);
                 options.TlsCertificate = scratch.Pkcs12("stranger");
-                Tests.Contains("refuses the client's certificate", Tests.Fails(ErrorKind.Unauthenticated, () => StraitClient.Connect("localhost:" + port, options)));
+                Tests.Contains("rejects the client's certificate", Tests.Fails(ErrorKind.Unauthenticated, () => StraitClient.Connect("localhost:" + port, options)));
             }
         }
 

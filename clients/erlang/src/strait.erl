@@ -110,7 +110,9 @@ session(Client) ->
 stat(Client, Path) ->
     case ask(Client, <<"getFileInfo">>, Path, []) of
         {ok, #{1 := Info}} when is_map(Info) -> {ok, info(Info)};
-        {ok, _} -> {error, strait_error:new(internal, "the gateway's answer tells nothing", bytes(Path))};
+        {ok, _} ->
+            Message = "stat: the gateway's reply has no file status (a defect of the gateway)",
+            {error, strait_error:new(internal, Message, bytes(Path))};
         Error -> Error
     end.
 
@@ -139,24 +141,47 @@ fold(Client, Path, Options, Function, Acc) ->
     First = ask(Client, <<"listDirectory">>, Path, [Entries]),
     Session = incarnation(Client),
     Later = fun(Cursor) -> later_page(Client, bytes(Path), [{3, i64, Cursor}, Entries], Session) end,
-    pages(Client, Later, Function, Acc, First).
+    pages(Client, bytes(Path), Later, Function, Acc, First).
 
-pages(Client, Later, Function, Acc, {ok, Page}) ->
+pages(Client, Path, Later, Function, Acc, {ok, Page}) ->
     Next =
         case Page of
             #{2 := Number} when is_integer(Number) -> Number;
             #{} -> undefined
         end,
-    try lists:foldl(Function, Acc, [info(Entry) || Entry <- strait_wire:list(1, Page), is_map(Entry)]) of
-        Folded when Next =:= undefined -> {ok, Folded};
-        Folded -> pages(Client, Later, Function, Folded, Later(Next))
-    catch
-        Class:Reason:Stack ->
-            Next =/= undefined andalso strait_call:tidy(Client, <<"closeFile">>, [{4, i64, Next}]),
-            erlang:raise(Class, Reason, Stack)
+    Infos = [info(Entry) || Entry <- strait_wire:list(1, Page), is_map(Entry)],
+    Leave = fun() -> Next =/= undefined andalso strait_call:tidy(Client, <<"closeFile">>, [{4, i64, Next}]) end,
+    case defect(Infos, Next, Path) of
+        none ->
+            try lists:foldl(Function, Acc, Infos) of
+                Folded when Next =:= undefined -> {ok, Folded};
+                Folded -> pages(Client, Path, Later, Function, Folded, Later(Next))
+            catch
+                Class:Reason:Stack ->
+                    Leave(),
+                    erlang:raise(Class, Reason, Stack)
+            end;
+        Why ->
+            Leave(),
+            {error, strait_error:new(internal, [<<"list ">>, Path, <<": the gateway ">>, Why], Path)}
     end;
-pages(_, _, _, _, Error) ->
+pages(_, _, _, _, _, Error) ->
     Error.
+
+%% Entries are the directory's own: programs join their names to paths of their own.
+defect([], Next, _) when Next =/= undefined ->
+    <<"sent an empty page that isn't the last (a defect of the gateway)">>;
+defect(Infos, _, Path) ->
+    Directory = [[$/, Name] || Name <- binary:split(Path, <<"/">>, [global]), Name =/= <<>>],
+    IsChild = fun(#{path := Entry, name := Name}) ->
+        Entry =:= iolist_to_binary([Directory, $/, Name]) andalso
+            not lists:member(Name, [<<>>, <<".">>, <<"..">>]) andalso
+            binary:match(Name, <<0>>) =:= nomatch
+    end,
+    case lists:dropwhile(IsChild, Infos) of
+        [] -> none;
+        [#{path := Stray} | _] -> [<<"named ">>, Stray, <<", which isn't in this directory">>]
+    end.
 
 %% The cursor moves with each answer, so a page after the first is asked for once. It ends with its session.
 later_page(Client, Path, Fields, Session) ->
@@ -245,7 +270,7 @@ set_attributes(Client, Path, Attributes) ->
         {10, i16, Get(replication)}
     ]).
 
-%% @doc Cuts a closed file to so many bytes.
+%% @doc Cuts a closed file to this many bytes.
 -spec truncate(client(), path(), integer()) -> result().
 truncate(Client, Path, Length) -> change(Client, <<"truncateFile">>, Path, [{5, i64, Length}]).
 
@@ -317,12 +342,12 @@ flush(File) -> strait_file:call(File, flush).
 -spec sync(file()) -> result().
 sync(File) -> strait_file:call(File, sync).
 
-%% @doc Puts all bytes on stable storage, and ends the file. After `no_space' and `unavailable' it is still open, and
-%% may be closed again.
+%% @doc Puts all bytes on stable storage (except in HDFS), and ends the file. After `no_space' and `unavailable', a
+%% file of Kadoop is still open, and may be closed again.
 -spec close(file()) -> result().
 close(File) -> strait_file:call(File, close).
 
-%% @doc Gives a file up: what was flushed stays, other bytes may be lost.
+%% @doc Ends a file. Flushed bytes stay; other bytes may be lost.
 -spec abandon(file()) -> ok.
 abandon(File) ->
     _ = strait_file:call(File, abandon),

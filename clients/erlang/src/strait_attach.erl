@@ -7,7 +7,7 @@
 -define(MAX_CHUNK_BYTES, (1 bsl 20)).
 -define(PROTOCOL_VERSION, 1).
 
-%% A connection, and what the gateway tells of the session. Without a client, it is the session's first one.
+%% Opens a connection, and returns it with the session's settings. Without a client, it is the session's first one.
 -spec open(pid() | none, strait_session:settings(), integer()) ->
     {ok, strait_connection:t(), strait_session:settings()} | {lost, binary()} | {error, strait_error:t()}.
 open(Client, #{uri := Uri, options := #{tls := Tls} = Options} = Settings, By) ->

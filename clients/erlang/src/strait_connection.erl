@@ -26,7 +26,7 @@
 %% Field deadline_ms, which each request has.
 -define(DEADLINE, 15).
 -define(MAX_REPLY_BYTES, (16 bsl 20)).
-%% Memory is taken for bytes that a gateway announced, up to so many. An answer to a read fits.
+%% Most bytes for which memory is taken as soon as a gateway announces them. An answer to a read fits.
 -define(PIECE_BYTES, (2 bsl 20)).
 -define(MAX_I32, 16#7fffffff).
 

@@ -76,7 +76,7 @@ get(Client, Source, Target, Replace) ->
     end.
 
 get_to(File, Target, Replace) ->
-    Temporary = temporary(Target, ".strait-"),
+    Temporary = filename:join(filename:dirname(Target), ".strait-get-" ++ random()),
     try
         case write_local(File, Temporary) of
             ok -> local(name(Temporary, Target, Replace), Target);
@@ -139,7 +139,7 @@ put_at(Error, _, _, _, _) ->
     Error.
 
 put_by_temporary(Client, Source, Target, Replace) ->
-    Temporary = temporary(directory(Target), ".strait-put-"),
+    Temporary = iolist_to_binary([directory(Target), ".strait-put-", random()]),
     case local(file:open(Source, [read, raw, binary]), Source) of
         {ok, Local} ->
             Read = fun() -> local(file:read(Local, ?PIECE_BYTES), Source) end,
@@ -181,8 +181,5 @@ renamed(Answer, _, _) ->
 directory(Target) ->
     Name = lists:last(binary:split(Target, <<"/">>, [global])),
     binary:part(Target, 0, byte_size(Target) - byte_size(Name)).
-
-temporary(Prefix, Name) when is_binary(Prefix) -> <<Prefix/binary, (list_to_binary(Name ++ random()))/binary>>;
-temporary(Prefix, Name) -> unicode:characters_to_list([Prefix, Name, random()]).
 
 random() -> binary_to_list(binary:encode_hex(crypto:strong_rand_bytes(8))).

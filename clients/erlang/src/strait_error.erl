@@ -89,7 +89,7 @@ posix(Kind) ->
     {_, _, Posix} = lists:keyfind(Kind, 2, ?KINDS),
     Posix.
 
-%% @doc A line for people.
+%% @doc Formats the error as one line.
 -spec format(t()) -> string().
 format(#{kind := Kind, message := Message}) ->
     lists:flatten(io_lib:format("~ts (~s)", [Message, Kind])).

@@ -30,6 +30,8 @@
 
 %% Messages nest four levels at most.
 -define(MAX_DEPTH, 16).
+%% Of a reply's structs and items, which take far more memory than bytes. A page of a listing has some thousand.
+-define(MAX_VALUES, 16#40000).
 
 %% A whole frame.
 -spec request(Method :: binary(), Number :: non_neg_integer(), request()) -> iodata().
@@ -67,7 +69,7 @@ is_signed(Bits, Value) -> is_integer(Value) andalso Value >= -(1 bsl (Bits - 1))
 -spec reply(Frame :: binary(), Method :: binary(), Number :: non_neg_integer()) ->
     {ok, fields()} | {refused, Message :: binary()} | {malformed, Why :: binary()}.
 reply(<<?VERSION:16, _, Kind, Size:32/signed, Name:Size/binary, Number:32, Bytes/binary>>, Method, Number) ->
-    try fields(Bytes, 0, #{}) of
+    try fields(Bytes, {0, counters:new(1, [])}, #{}) of
         {Fields, <<>>} when Kind =:= ?EXCEPTION -> {refused, binary(1, Fields)};
         {Fields, <<>>} when Name =:= Method -> {ok, Fields};
         {_, <<>>} -> {malformed, <<"a reply to another method">>};
@@ -82,14 +84,18 @@ reply(_, _, _) ->
 
 fields(<<?STOP, Rest/binary>>, _, Fields) ->
     {Fields, Rest};
-fields(<<Type, Id:16/signed, Bytes/binary>>, Depth, Fields) ->
-    {Value, Rest} = value(Type, Bytes, Depth + 1),
-    fields(Rest, Depth, Fields#{Id => Value});
+fields(<<Type, Id:16/signed, Bytes/binary>>, {Depth, Counter} = At, Fields) ->
+    {Value, Rest} = value(Type, Bytes, {Depth + 1, Counter}),
+    fields(Rest, At, Fields#{Id => Value});
 fields(_, _, _) ->
     throw({malformed, <<"a reply with a wrong length">>}).
 
+count(More, {_, Counter}) ->
+    counters:add(Counter, 1, More),
+    counters:get(Counter, 1) =< ?MAX_VALUES orelse throw({malformed, <<"a reply with too many values">>}).
+
 %% The patterns check each length before its bytes are taken.
-value(_, _, Depth) when Depth > ?MAX_DEPTH -> throw({malformed, <<"a reply that is too deep">>});
+value(_, _, {Depth, _}) when Depth > ?MAX_DEPTH -> throw({malformed, <<"a reply that is too deep">>});
 value(?BOOL, <<Value:8/signed, Rest/binary>>, _) -> {Value, Rest};
 value(?BYTE, <<Value:8/signed, Rest/binary>>, _) -> {Value, Rest};
 value(?I16, <<Value:16/signed, Rest/binary>>, _) -> {Value, Rest};
@@ -97,28 +103,31 @@ value(?I32, <<Value:32/signed, Rest/binary>>, _) -> {Value, Rest};
 value(?I64, <<Value:64/signed, Rest/binary>>, _) -> {Value, Rest};
 value(?DOUBLE, <<Value:64/signed, Rest/binary>>, _) -> {Value, Rest};
 value(?BINARY, <<Size:32/signed, Value:Size/binary, Rest/binary>>, _) -> {Value, Rest};
-value(?STRUCT, Bytes, Depth) -> fields(Bytes, Depth, #{});
-value(?LIST, <<Type, Count:32, Bytes/binary>>, Depth) -> items([Type], Count, Bytes, Depth);
-value(?SET, <<Type, Count:32, Bytes/binary>>, Depth) -> items([Type], Count, Bytes, Depth);
+value(?STRUCT, Bytes, At) ->
+    count(1, At),
+    fields(Bytes, At, #{});
+value(?LIST, <<Type, Count:32, Bytes/binary>>, At) -> items([Type], Count, Bytes, At);
+value(?SET, <<Type, Count:32, Bytes/binary>>, At) -> items([Type], Count, Bytes, At);
 %% No message has maps: those of a newer gateway are read over.
-value(?MAP, <<Key, Value, Count:32, Bytes/binary>>, Depth) -> items([Key, Value], Count, Bytes, Depth);
+value(?MAP, <<Key, Value, Count:32, Bytes/binary>>, At) -> items([Key, Value], Count, Bytes, At);
 value(_, _, _) -> throw({malformed, <<"a reply with a field of an unknown type, or a wrong length">>}).
 
 %% An item takes a byte at least.
-items(Types, Count, Bytes, Depth) when Count * length(Types) =< byte_size(Bytes) ->
-    items(Types, Count, Bytes, Depth, []);
+items(Types, Count, Bytes, At) when Count * length(Types) =< byte_size(Bytes) ->
+    count(Count * length(Types), At),
+    items(Types, Count, Bytes, At, []);
 items(_, _, _, _) ->
     throw({malformed, <<"a reply with a wrong length">>}).
 
 items(_, 0, Bytes, _, Items) ->
     {lists:reverse(Items), Bytes};
-items(Types, Count, Bytes, Depth, Items) ->
+items(Types, Count, Bytes, {Depth, Counter} = At, Items) ->
     Take = fun(Type, {Taken, Left}) ->
-        {Value, Rest} = value(Type, Left, Depth + 1),
+        {Value, Rest} = value(Type, Left, {Depth + 1, Counter}),
         {[Value | Taken], Rest}
     end,
     {Taken, Rest} = lists:foldl(Take, {Items, Bytes}, Types),
-    items(Types, Count - 1, Rest, Depth, Taken).
+    items(Types, Count - 1, Rest, At, Taken).
 
 %% A field of another type than expected counts as absent, as in Thrift's own decoders.
 -spec integer(integer(), fields()) -> integer().

@@ -71,12 +71,16 @@ write(Bytes, #writer{max_chunk_bytes = Most, pending = Parts, pending_bytes = Pe
 send(#writer{pending_bytes = 0} = Writer) ->
     {ok, Writer};
 send(#writer{handle = Handle, sent = Sent, pending = Parts, pending_bytes = Pending} = Writer) ->
-    Data = iolist_to_binary(lists:reverse(Parts)),
+    Data = joined(Parts),
     Request = [{4, i64, Handle}, {5, i64, Sent}, {6, binary, Data}],
     case change(<<"appendData">>, Request, Writer) of
         {ok, Same} -> {ok, Same#writer{sent = Sent + Pending, pending = [], pending_bytes = 0}};
         Failed -> Failed
     end.
+
+%% A single piece isn't copied.
+joined([Part]) -> Part;
+joined(Parts) -> iolist_to_binary(lists:reverse(Parts)).
 
 flush(Mode, Writer) ->
     case send(Writer) of

@@ -58,6 +58,14 @@ nesting_is_limited_test() ->
     Lists = result(<<15, 1:16, (binary:copy(<<15, 1:32>>, 100_000))/binary>>),
     ?assertMatch({malformed, _}, decode(Lists)).
 
+structs_and_items_are_counted_test() ->
+    List = fun(Type, Count, Item) -> result(<<15, 1:16, Type, Count:32, (binary:copy(<<Item>>, Count))/binary>>) end,
+    {ok, #{0 := Fields}} = decode(List(3, 1 bsl 17, 1)),
+    ?assertEqual(1 bsl 17, length(strait_wire:list(1, Fields))),
+    TooMany = {malformed, <<"a reply with too many values">>},
+    ?assertEqual(TooMany, decode(List(3, 1 bsl 18, 1))),
+    ?assertEqual(TooMany, decode(List(12, 1 bsl 17, ?STOP))).
+
 maps_of_a_newer_gateway_are_read_over_test() ->
     Frame = result(<<13, 9:16, 11, 8, 1:32, 1:32, "k", 5:32, 8, 4:16, 42:32>>),
     {ok, #{0 := Fields}} = decode(Frame),

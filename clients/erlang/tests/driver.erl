@@ -151,6 +151,8 @@ with_client(<<"attributes">>, Client, [Path, Permission, Replication, Modified, 
     strait:set_attributes(Client, Path, options(Given));
 with_client(<<"truncate">>, Client, [Path, Length]) ->
     strait:truncate(Client, Path, integer(Length));
+with_client(<<"concat">>, Client, [Path | Sources]) ->
+    strait:concat(Client, Path, Sources);
 with_client(<<"put">>, Client, [Local, Path, Replace]) ->
     strait:put(Client, Local, Path, #{replace => flag(Replace)});
 with_client(<<"locate">>, Client, [Path, Offset, Length]) ->

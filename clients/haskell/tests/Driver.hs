@@ -115,6 +115,8 @@ answer state operation arguments = case operation of
           Strait.setAccessed = time <$> number 4
         }
   "truncate" -> done . withClient $ \client -> Strait.truncateFile client (name 0) (long 1)
+  "concat" -> done . withClient $ \client ->
+    Strait.concatFiles client (name 0) (map name [1 .. length arguments - 1])
   "put" -> done . withClient $ \client -> Strait.putFile client (existing 2) (name 0) (name 1)
   "locate" -> withClient $ \client -> do
     blocks <- Strait.locate client (name 0) (long 1) (number 2)

@@ -74,7 +74,7 @@ reply = typed 2
 raw :: ByteString -> ByteString
 raw fields = B.take 13 (reply []) <> fields
 
--- | So many structs within each other.
+-- | This many nested structs.
 nested :: Int -> ByteString
 nested depth = B.concat (replicate depth "\x0c\0\x01") <> B.replicate (depth + 1) 0
 

@@ -105,7 +105,10 @@ export class Client {
 
   async stat(path: string): Promise<FileInfo> {
     const { info } = await this.session.call(methods.getFileInfo, { path }, path);
-    if (info === undefined) throw new StraitError("Internal", "the gateway's answer says nothing", path);
+    if (info === undefined) {
+      const message = "stat: the gateway's reply has no file status (a defect of the gateway)";
+      throw new StraitError("Internal", message, path);
+    }
     return fileInfo(info);
   }
 
@@ -150,8 +153,10 @@ export class Client {
           this.session.callOnce(methods.listDirectory, request, path));
       const entries = (reply.entries ?? []).map(fileInfo);
       if (entries.length === 0 && reply.cursor !== undefined) {
-        throw new StraitError("Internal", "the gateway lists nothing, and has more of it", path);
+        const message = "list: the gateway sent an empty page that isn't the last (a defect of the gateway)";
+        throw new StraitError("Internal", message, path);
       }
+      checkEntries(path, entries);
       return { entries, cursor: reply.cursor };
     } catch (error) {
       const isNewSession = cursor !== undefined && this.session.incarnation !== incarnation;
@@ -271,5 +276,28 @@ export class Client {
   /** Cuts a closed file to `length` bytes. */
   async truncate(path: string, length: number): Promise<void> {
     await this.session.mutate(methods.truncateFile, { path, length }, path);
+  }
+
+  /**
+   * Moves the bytes of `sources`, in order, to the end of a closed file, and removes the sources: in one step,
+   * and without a copy. The store needs the capability "concat".
+   */
+  async concat(path: string, sources: string[]): Promise<void> {
+    await this.session.mutate(methods.concatFiles, { path, sources }, path);
+  }
+}
+
+/** Refuses entries that aren't in the listed directory: their names could lead a program out of it. */
+function checkEntries(path: string, entries: FileInfo[]): void {
+  // As the gateway has it: without repeated slashes, and in UTF-8.
+  const listed = `/${Buffer.from(path).toString().split("/").filter((name) => name !== "").join("/")}`;
+  const directory = listed === "/" ? listed : `${listed}/`;
+  for (const entry of entries) {
+    const isName = !["", ".", ".."].includes(entry.name) && !entry.name.includes("\0");
+    const isIn = isName && entry.path === directory + entry.name;
+    // A file is listed as itself.
+    if (isIn || (entry.path === listed && entry.isFile)) continue;
+    const message = `list: the gateway named ${JSON.stringify(entry.path)}, which isn't in this directory`;
+    throw new StraitError("Internal", message, path);
   }
 }

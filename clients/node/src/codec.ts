@@ -32,12 +32,13 @@ export type Protocol = "binary" | "compact";
 
 /** Most bytes of one message from the gateway: its largest payload is 4 MiB. */
 export const MAX_MESSAGE_BYTES = 16 << 20;
-// Above any page of the gateway, and affordable if a broken peer claims it.
-const MAX_LIST = 1 << 20;
+// Of all lists, sets and maps of a reply, and structs, together: an element of one byte can take hundreds of bytes of
+// memory. A page of a listing has some thousand.
+const MAX_ELEMENTS = 1 << 18;
 // The deepest nesting in a skipped field. Messages of the interface nest at most four deep.
 const MAX_DEPTH = 32;
 
-/** More bytes are needed, so many from the message's begin at least. */
+/** More bytes are needed: at least this many from the message's begin. */
 export class Underflow extends Error {
   constructor(readonly needed: number) {
     super("the message isn't there as a whole");
@@ -231,8 +232,22 @@ class Writer {
       case "struct":
         return this.struct(of.struct, value as object);
       case "list":
-        throw new TypeError(`no request has a list: ${name}`);
+        return this.list(of.element, value as unknown[], name);
     }
+  }
+
+  private list(element: Kind, values: unknown[], name: string): void {
+    const type = TYPES[element.wire];
+    if (!this.compact) {
+      this.byte(type);
+      this.word(values.length);
+    } else if (values.length < 15) {
+      this.byte((values.length << 4) | toCompact(type));
+    } else {
+      this.byte(0xf0 | toCompact(type));
+      this.varint(values.length);
+    }
+    for (const value of values) this.value(element, value, name);
   }
 
   finish(framed: boolean): Buffer[] {
@@ -278,6 +293,7 @@ interface FieldHead {
 
 class Reader {
   at = 0;
+  private elements = MAX_ELEMENTS; // that the message may still have
 
   constructor(
     private readonly buffer: Buffer,
@@ -323,7 +339,13 @@ class Reader {
     return this.buffer.subarray(at, at + length);
   }
 
-  message(): { kind: number; number: number } {
+  /** Takes elements from those that the message may still have. */
+  private spend(count: number): void {
+    if (!(count >= 0 && count <= this.elements)) throw new MalformedError("a message of too many elements");
+    this.elements -= count;
+  }
+
+  message(): { kind: number; name: Buffer; number: number } {
     if (this.compact) {
       const id = this.byte();
       const second = this.byte();
@@ -331,13 +353,11 @@ class Reader {
         throw new MalformedError("bytes that are no reply");
       }
       const number = Number(this.varint());
-      this.bytes();
-      return { kind: second >> 5, number };
+      return { kind: second >> 5, name: this.bytes(), number };
     }
     const begin = this.buffer.readUInt32BE(this.take(4));
     if (begin >>> 16 !== BINARY_VERSION) throw new MalformedError("bytes that are no reply");
-    this.bytes();
-    return { kind: begin & 0xff, number: this.buffer.readInt32BE(this.take(4)) };
+    return { kind: begin & 0xff, name: this.bytes(), number: this.buffer.readInt32BE(this.take(4)) };
   }
 
   /** The next field's type and id; undefined at the end. */
@@ -355,6 +375,7 @@ class Reader {
 
   /** A message, whose known fields are in `struct`. */
   struct(struct: Struct<unknown>, depth = 0): Record<string, unknown> {
+    this.spend(1);
     const value: Record<string, unknown> = {};
     let next: FieldHead | undefined;
     for (let before = 0; (next = this.field(before)) !== undefined; before = next.id) {
@@ -410,7 +431,8 @@ class Reader {
     } else {
       count = this.buffer.readInt32BE(this.take(4));
     }
-    if (type === undefined || count < 0 || count > MAX_LIST) throw new MalformedError("a list of no size");
+    if (type === undefined) throw new MalformedError("a list of no type");
+    this.spend(count);
     // Each element has a byte at least: no memory for what can't be there.
     if (this.at + count > this.buffer.length) throw new Underflow(this.at + count);
     return { type, count };
@@ -444,6 +466,7 @@ class Reader {
         this.bytes();
         return;
       case Type.Struct: {
+        this.spend(1);
         let next: FieldHead | undefined;
         for (let before = 0; (next = this.field(before)) !== undefined; before = next.id) {
           this.skip(next.type, depth + 1, true);
@@ -476,9 +499,8 @@ class Reader {
       [key, value] = [this.byte(), this.byte()];
       count = this.buffer.readInt32BE(this.take(4));
     }
-    if (key === undefined || value === undefined || count < 0 || count > MAX_LIST) {
-      throw new MalformedError("a map of no size");
-    }
+    if (key === undefined || value === undefined) throw new MalformedError("a map of no type");
+    this.spend(count);
     for (let number = 0; number < count; number++) {
       this.skip(key, depth + 1, false);
       this.skip(value, depth + 1, false);
@@ -503,12 +525,13 @@ export function decode<Reply>(
   protocol: Protocol,
   buffer: Buffer,
   number: number,
-  reply: Struct<Reply>,
+  { name, reply }: Method<unknown, Reply>,
   error: Struct<object>,
 ): Decoded<Reply> {
   const reader = new Reader(buffer, protocol === "compact");
   const begin = reader.message();
-  if (begin.number !== number) throw new MalformedError("a reply to another request");
+  const isExpected = begin.number === number && begin.name.equals(Buffer.from(name));
+  if (!isExpected) throw new MalformedError("a reply to another request");
   if (begin.kind === EXCEPTION) {
     const told = reader.struct(APPLICATION);
     throw new Refusal(String(told.message ?? ""), told.type === UNKNOWN_METHOD);

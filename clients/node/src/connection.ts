@@ -12,6 +12,12 @@ const FRESH_MS = 50;
 /** Of a timer, and in a request. */
 const LONGEST_MS = 2 ** 31 - 1;
 
+/** Bytes of one system call. They stay in the processor's caches until they are copied into their reply. */
+const READ_BYTES = 128 * 1024;
+/** Memory is taken for bytes that have arrived, but so much at once for an announced reply. A read's fits. */
+const FIRST_BYTES = 2 * 1024 * 1024;
+const FRAME_HEAD_BYTES = 4;
+
 /** How messages are spelled. A gateway understands all of them. */
 export type Wire = "framed-binary" | "binary" | "framed-compact" | "compact";
 
@@ -59,15 +65,16 @@ export class Connection {
   private reason: Error | undefined;
   private requests = 0;
   private readonly waiting: Waiting[] = [];
-  private received: Buffer[] = [];
+  private received = Buffer.alloc(0); // of the next reply, which keeps this memory
   private receivedBytes = 0;
-  private neededBytes = 1;
+  private neededBytes: number;
+  private readonly socket: net.Socket;
   private lastReply = 0;
   private readonly protocol: Protocol;
   private readonly framed: boolean;
 
   constructor(
-    private readonly socket: net.Socket,
+    link: Link,
     wire: Wire,
     private readonly gateway: string,
     private readonly timeoutMs: number,
@@ -75,8 +82,12 @@ export class Connection {
   ) {
     this.protocol = wire.endsWith("compact") ? "compact" : "binary";
     this.framed = wire.startsWith("framed");
+    this.neededBytes = this.leastBytes;
+    const { socket } = link;
+    this.socket = socket;
+    link.take = (data, isInPlace) => this.receive(data, isInPlace);
+    link.space = () => this.space();
     socket.setNoDelay(true);
-    socket.on("data", (data) => this.receive(data));
     socket.on("error", (error) => this.lose(lost(error, true)));
     socket.on("end", () => this.lose(new LostError("the gateway closed the connection", true)));
     socket.on("close", () => this.lose(new LostError("the connection broke", true)));
@@ -162,7 +173,7 @@ export class Connection {
   ): { bytes: number; outcome: Reply | Error } {
     try {
       const decoded = decode(
-        this.protocol, buffer, number, method.reply, DfsError,
+        this.protocol, buffer, number, method, DfsError,
       );
       if ("reply" in decoded) return { bytes: decoded.bytes, outcome: decoded.reply };
       return { bytes: decoded.bytes, outcome: reported(decoded.error).at(path) };
@@ -174,31 +185,60 @@ export class Connection {
     }
   }
 
-  private receive(data: Buffer): void {
-    this.received.push(data);
-    this.receivedBytes += data.length;
+  private get leastBytes(): number {
+    return this.framed ? FRAME_HEAD_BYTES : 1;
+  }
+
+  /** Where the next bytes go: most of a large reply into its own memory. Undefined: anywhere. */
+  private space(): Buffer | undefined {
+    const end = Math.min(this.neededBytes, this.received.length);
+    return end - this.receivedBytes >= READ_BYTES ? this.received.subarray(this.receivedBytes, end) : undefined;
+  }
+
+  /** Bytes that aren't in their `space` are copied: they are valid during the call only. */
+  private receive(data: Buffer, isInPlace: boolean): void {
     try {
-      while (this.receivedBytes >= this.neededBytes && this.receivedBytes > 0) {
-        if (!this.decodeNext()) return;
+      if (isInPlace) {
+        this.receivedBytes += data.length;
+        while (this.receivedBytes >= this.neededBytes && this.decodeNext());
+        return;
+      }
+      for (let at = 0; at < data.length && this.reason === undefined; ) {
+        // Of a frame not more than its own bytes, so that no reply keeps those of the next one.
+        const most = this.framed ? this.neededBytes - this.receivedBytes : data.length;
+        const part = data.subarray(at, at + most);
+        this.append(part);
+        at += part.length;
+        while (this.receivedBytes >= this.neededBytes && this.decodeNext());
       }
     } catch (error) {
       this.lose(new LostError(error instanceof Error ? error.message : String(error), true));
     }
   }
 
+  private append(part: Buffer): void {
+    const bytes = this.receivedBytes + part.length;
+    if (bytes > this.received.length) {
+      const wanted = Math.min(this.neededBytes, Math.max(FIRST_BYTES, 2 * this.receivedBytes));
+      const larger = Buffer.allocUnsafe(Math.max(bytes, wanted));
+      this.received.copy(larger, 0, 0, this.receivedBytes);
+      this.received = larger;
+    }
+    part.copy(this.received, this.receivedBytes);
+    this.receivedBytes = bytes;
+  }
+
   /** Decodes a reply if it is there as a whole. */
   private decodeNext(): boolean {
     const next = this.waiting[0];
     if (next === undefined) throw new Error("bytes that nobody asked for");
-    let buffer = this.received.length === 1 ? (this.received[0] as Buffer) : Buffer.concat(this.received);
-    this.received = [buffer];
+    const buffer = this.received.subarray(0, this.receivedBytes);
     let end = buffer.length;
     let begin = 0;
     if (this.framed) {
-      if (buffer.length < 4) return this.wait(4);
       const length = buffer.readUInt32BE(0);
       if (length > MAX_MESSAGE_BYTES) throw new Error("an over-long frame");
-      [begin, end] = [4, 4 + length];
+      [begin, end] = [FRAME_HEAD_BYTES, FRAME_HEAD_BYTES + length];
       if (buffer.length < end) return this.wait(end);
     }
     try {
@@ -213,10 +253,9 @@ export class Connection {
     this.waiting.shift();
     this.lastReply = now();
     this.silences.count = 0;
-    buffer = buffer.subarray(end);
-    this.received = buffer.length === 0 ? [] : [buffer];
-    this.receivedBytes = buffer.length;
-    this.neededBytes = 1;
+    this.received = Buffer.from(buffer.subarray(end)); // a copy
+    this.receivedBytes = this.received.length;
+    this.neededBytes = this.leastBytes;
     return true;
   }
 
@@ -240,25 +279,53 @@ export class Connection {
 /** The options of TLS: those of `node:tls`, such as `ca`, `cert` and `key`. */
 export type TlsOptions = tls.ConnectionOptions;
 
+/** A connected socket. `take` gets its bytes: in memory from `space`, or in memory that is used again afterwards. */
+export interface Link {
+  readonly socket: net.Socket;
+  take: (data: Buffer, isInPlace: boolean) => void;
+  space: () => Buffer | undefined;
+}
+
+function open(host: string, port: number, options: TlsOptions | undefined): Link {
+  const ignore = (): void => {}; // no gateway speaks first
+  const space = (): undefined => undefined;
+  if (options !== undefined) {
+    const servername = net.isIP(host) === 0 ? { servername: host } : {};
+    const link: Link = { socket: tls.connect({ ...servername, ...options, host, port }), take: ignore, space };
+    return link;
+  }
+  const common = Buffer.allocUnsafeSlow(READ_BYTES);
+  let next: Buffer = common;
+  const callback = (bytes: number): boolean => {
+    link?.take(next.subarray(0, bytes), next !== common);
+    return true;
+  };
+  let link: Link | undefined;
+  const buffer = (): Buffer => (next = link?.space() ?? common);
+  link = { socket: net.connect({ host, port, onread: { buffer, callback } }), take: ignore, space };
+  return link;
+}
+
 /** A connected socket, encrypted where `options` is given, by `deadline` and in ten seconds at most. */
 export function connect(
   host: string,
   port: number,
   options: TlsOptions | undefined,
   deadline: number,
-): Promise<net.Socket> {
+): Promise<Link> {
   const where = `${host}:${port}`;
   return new Promise((resolve, reject) => {
-    const isName = net.isIP(host) === 0;
-    const socket =
-      options === undefined
-        ? net.connect({ host, port })
-        : tls.connect({ ...(isName ? { servername: host } : {}), ...options, host, port });
+    const link = open(host, port, options);
+    const { socket } = link;
     let isConnected = false;
     const give = (error: Error | undefined): void => {
       stop();
       socket.removeAllListeners();
-      if (error === undefined) return resolve(socket);
+      if (error === undefined) {
+        // A plain socket doesn't tell this event.
+        if (options !== undefined) socket.on("data", (data) => link.take(data, false));
+        return resolve(link);
+      }
       socket.on("error", () => {}); // what else it may say
       socket.destroy();
       reject(error);
@@ -296,7 +363,7 @@ function lost(error: Error & { code?: string }, sent: boolean): Error {
   if (error.code?.startsWith("ERR_SSL_TLSV13_ALERT") || error.code?.includes("ALERT_CERTIFICATE")) {
     return new StraitError(
       "Unauthenticated",
-      `TLS with the gateway: it refuses the client's certificate, or asks for one (${error.message})`,
+      `TLS with the gateway: it rejects the client's certificate, or asks for one (${error.message})`,
     );
   }
   return new LostError(error.message || error.code || "the connection broke", sent);

@@ -27,13 +27,16 @@ export class FileReader {
   private window = 1;
   private connection: Connection | undefined; // while requests are in flight
   private isClosed = false;
+  private readonly chunk: number; // bytes of a request ahead; the session's may change
   private turn: Promise<unknown> = Promise.resolve();
 
   private constructor(
     private readonly session: Session,
     /** The path in the store. */
     readonly path: string,
-  ) {}
+  ) {
+    this.chunk = Math.min(CHUNK_BYTES, session.maxChunkBytes);
+  }
 
   static async open(session: Session, path: string): Promise<FileReader> {
     const reader = new FileReader(session, path);
@@ -152,10 +155,6 @@ export class FileReader {
   private checkCount(value: number, what: string): void {
     if (Number.isSafeInteger(value) && value >= 0) return;
     throw new StraitError("InvalidArgument", `invalid ${what} ${value}: give a whole number from 0 to 2^53`, this.path);
-  }
-
-  private get chunk(): number {
-    return Math.min(CHUNK_BYTES, this.session.maxChunkBytes);
   }
 
   // -- Ahead

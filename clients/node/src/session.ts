@@ -168,7 +168,9 @@ export class Session {
       };
       const stop = atDeadline(deadline, () => {
         this.queue.splice(this.queue.indexOf(begin), 1);
-        reject(noAnswer(operation, this.address, this.endpoint.timeoutMs));
+        const waited = `within ${this.endpoint.timeoutMs / 1000} s`;
+        const why = `${MAX_CALLS} earlier requests still run: make fewer at once, or allow a longer timeout`;
+        reject(new StraitError("TimedOut", `${operation}: not sent ${waited}, since ${why}`));
       });
       this.queue.push(begin);
     });
@@ -288,8 +290,8 @@ export class Session {
   /** A new connection, attached to the session. */
   private async connect(deadline: number, connectBy?: number): Promise<Connection> {
     const { host, port, wire, timeoutMs, tls } = this.endpoint;
-    const socket = await connect(host, port, tls, Math.min(deadline, connectBy ?? deadline));
-    const connection = new Connection(socket, wire, this.address, timeoutMs, this.silences);
+    const link = await connect(host, port, tls, Math.min(deadline, connectBy ?? deadline));
+    const connection = new Connection(link, wire, this.address, timeoutMs, this.silences);
     try {
       this.checkSecrecy(connection);
       await this.attach(connection, deadline);
@@ -356,6 +358,10 @@ export class Session {
   ): Promise<void> {
     const request = { version: VERSION, ...credentials };
     const reply = await connection.call(methods.openSession, request, deadline);
+    const most = reply.limits?.maxChunkBytes;
+    if (most !== undefined && most <= 0) {
+      throw new StraitError("Internal", `openSession: the gateway takes ${most} bytes at most`);
+    }
     connection.login = login;
     if (login < this.login) return; // of a session that another login has replaced meanwhile
     this.login = login;
@@ -363,7 +369,7 @@ export class Session {
     this.incarnation = reply.incarnation;
     this.user = reply.user ?? "";
     if (reply.store !== undefined) this.store = storeInfo(reply.store);
-    if (reply.limits?.maxChunkBytes) this.maxChunkBytes = reply.limits.maxChunkBytes;
+    if (most !== undefined) this.maxChunkBytes = most;
   }
 
   /** A lost connection as the caller's error. */

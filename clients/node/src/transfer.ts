@@ -23,6 +23,7 @@ const temporaryName = (prefix: string): string => prefix + randomBytes(8).toStri
 export async function get(client: Client, source: string, target: string, options: CopyOptions): Promise<number> {
   const info = await client.stat(source);
   const reader = await client.open(source);
+  const { length } = reader;
   const temporary = local.join(local.dirname(target), temporaryName(".strait-get-"));
   try {
     if (!options.overwrite && (await exists(target))) throw taken(target);
@@ -38,6 +39,7 @@ export async function get(client: Client, source: string, target: string, option
     } finally {
       await file.close();
     }
+    if (copied < length) throw new StraitError("Busy", "the file became shorter while it was read", source);
     await appear(temporary, target, options.overwrite ?? false);
     return copied;
   } catch (error) {

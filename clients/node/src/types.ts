@@ -42,7 +42,7 @@ export interface StoreInfo {
   uri: string;
   /** Names of the store's abilities, for example "append". */
   capabilities: ReadonlySet<string>;
-  /** An abandoned file is writable again after so many milliseconds at the latest. */
+  /** An abandoned file is writable again after this many milliseconds at the latest. */
   recoveryMs: number;
 }
 

@@ -9,6 +9,8 @@ import type { Session } from "./session.js";
 
 const FLUSH = 1; // FlushMode
 const SYNC = 2;
+/** Appends that are answered at once: seldom more than these. */
+const SPARE = 4;
 
 type Append = AppendDataRequest & { data: Buffer; expectedOffset: number };
 
@@ -24,9 +26,11 @@ export class FileWriter {
   replicas: number | undefined;
   private readonly handle: bigint;
   private readonly incarnation: bigint | undefined;
+  private readonly chunkBytes: number; // of an append of full length; the session's may change
   private sent: number; // the file's length with all appends
   private pending: Buffer[] = []; // not yet a request
   private pendingBytes = 0;
+  private spare: Buffer[] = []; // memory of answered appends of full length: new memory costs page faults
   // Appends without a reply, in order. The first of them are in flight; the others have to be sent
   // (again).
   private kept: Append[] = [];
@@ -45,6 +49,7 @@ export class FileWriter {
   ) {
     this.handle = opened.handle ?? 0n;
     this.incarnation = session.incarnation;
+    this.chunkBytes = Math.min(CHUNK_BYTES, session.maxChunkBytes);
     this.sent = opened.position ?? 0;
   }
 
@@ -63,10 +68,10 @@ export class FileWriter {
     const bytes = typeof data === "string" ? Buffer.from(data) : data;
     return this.inTurn(async () => {
       await this.settle(WINDOW - 1);
-      const chunk = Math.min(CHUNK_BYTES, this.session.maxChunkBytes);
+      const chunk = this.chunkBytes;
       for (let at = 0; at < bytes.length; ) {
         const part = bytes.subarray(at, at + chunk - this.pendingBytes);
-        this.pending.push(Buffer.from(part)); // a copy: the caller may use its memory again
+        this.pending.push(this.copied([part], part.length)); // the caller may use its memory again
         this.pendingBytes += part.length;
         at += part.length;
         if (this.pendingBytes < chunk) continue;
@@ -74,6 +79,18 @@ export class FileWriter {
         if (this.refusal === undefined) await this.settle(WINDOW - 1).catch((error) => this.orLater(error));
       }
     });
+  }
+
+  private copied(parts: Uint8Array[], bytes: number): Buffer {
+    const isFull = bytes === this.chunkBytes;
+    const spare = isFull ? this.spare.pop() : undefined;
+    const copy = spare?.length === bytes ? spare : Buffer.allocUnsafe(bytes);
+    let at = 0;
+    for (const part of parts) {
+      copy.set(part, at);
+      at += part.length;
+    }
+    return copy;
   }
 
   /** Bytes are taken already: an error after which the file goes on is the next call's. */
@@ -118,8 +135,10 @@ export class FileWriter {
       try {
         await this.sendAll();
         const request = { handle: this.handle };
-        this.replicas = (await this.session.mutate(methods.closeFile, request, this.path)).replicas;
+        const { length, replicas } = await this.session.mutate(methods.closeFile, request, this.path);
+        this.replicas = replicas;
         this.isClosed = true;
+        this.checkLength(length);
         return;
       } catch (error) {
         const explained = this.explained(error);
@@ -131,7 +150,13 @@ export class FileWriter {
     throw this.failure;
   }
 
-  /** Gives the file up, and doesn't wait for its store: flushed bytes stay, others may. */
+  /** Holds the closed file's length, if the gateway tells it, against what was written. */
+  private checkLength(told: number | undefined): void {
+    if (told === undefined || told < 0 || told === this.sent) return;
+    throw new StraitError("Internal", `close: the file has ${told} bytes instead of ${this.sent}`, this.path);
+  }
+
+  /** Ends the file, and doesn't wait for its store. Flushed bytes stay; other bytes may be lost. */
   abandon(): Promise<void> {
     const over = this.turn.then(() => this.giveUp());
     this.turn = over.catch(() => {});
@@ -181,7 +206,8 @@ export class FileWriter {
   /** Sends the pending bytes behind those in flight, or leaves them to the next step. */
   private async sendPending(): Promise<void> {
     if (this.pendingBytes === 0) return;
-    const data = this.pending.length === 1 ? (this.pending[0] as Buffer) : Buffer.concat(this.pending);
+    const [first] = this.pending as [Buffer];
+    const data = this.pending.length === 1 ? first : this.copied(this.pending, this.pendingBytes);
     const request = { requestId: newRequestId(), handle: this.handle, expectedOffset: this.sent, data };
     this.kept.push(request);
     this.sent += data.length;
@@ -222,6 +248,7 @@ export class FileWriter {
 
   /** The first append's. */
   private async takeReply(): Promise<void> {
+    const { data } = this.kept[0] as Append;
     try {
       const reply = await (this.inFlight[0] as Promise<AppendDataReply>);
       this.check(reply, this.kept[0] as Append);
@@ -234,6 +261,8 @@ export class FileWriter {
     }
     this.inFlight.shift();
     this.tookFirst();
+    // Not after a repetition: the first connection could still be sending from this memory.
+    if (data.length === this.chunkBytes && this.spare.length < SPARE) this.spare.push(data);
   }
 
   /**

@@ -207,6 +207,12 @@ export class Run {
       case "truncate":
         only(keys, "path", "length");
         return client.truncate(keys.path, keys.length);
+      case "concat":
+        only(keys, "path", "sources");
+        return client.concat(
+          keys.path,
+          keys.sources.map((source: string) => this.path(source)),
+        );
       case "put":
         return this.put(keys);
       case "locate":

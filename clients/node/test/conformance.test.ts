@@ -70,7 +70,7 @@ test("a store of 2^53 bytes and more tells its size, rounded", () => {
   at = reply.writeInt16BE(0, reply.writeUInt8(12, at)); // the reply, a struct
   at = reply.writeInt16BE(2, reply.writeUInt8(10, at)); // its capacity, an i64
   reply.writeBigInt64BE(2n ** 53n + 1n, at);
-  const decoded = decode("binary", reply, 1, methods.getStoreStatus.reply, DfsError);
+  const decoded = decode("binary", reply, 1, methods.getStoreStatus, DfsError);
   assert.ok("reply" in decoded);
   assert.equal(decoded.reply.capacity, 2 ** 53);
 });

@@ -35,7 +35,7 @@ describe("a gateway behind a faulty network", () => {
   });
 
   test("sixteen requests of a file are in flight", async () => {
-    const data = pattern(2, 0, 40 << 20);
+    const data = pattern(2, 0, 60 << 20);
     const full = async (work: Promise<unknown>): Promise<void> => {
       await eventually("16 requests in flight", async () => {
         assert.ok(proxy.inFlight <= 16, `${proxy.inFlight} requests in flight`);

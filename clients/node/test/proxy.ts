@@ -61,6 +61,12 @@ export class Proxy {
       this.inFlight += change;
     };
     this.connections++;
+    if (this.fault === "gone") {
+      // Accepted before the server was closed.
+      client.destroy();
+      gateway.on("error", () => {}).destroy();
+      return;
+    }
     for (const socket of [client, gateway]) {
       this.sockets.add(socket);
       socket.on("error", () => {}).on("close", () => (client.destroy(), gateway.destroy()));

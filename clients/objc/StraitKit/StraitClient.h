@@ -159,7 +159,7 @@ extern NSString *const StraitFileSystemUsedSize; // NSNumber, bytes
 /** Names of all entries, in the store's order. */
 - (NSArray *)contentsOfDirectoryAtPath:(NSString *)path error:(NSError **)error;
 
-/** For large directories. Pages have so many entries at most; 0: the gateway decides. */
+/** For large directories. A page has at most this many entries; 0: the gateway decides. */
 - (StraitDirectoryEnumerator *)enumeratorAtPath:(NSString *)path pageSize:(NSUInteger)pageSize error:(NSError **)error;
 
 /** Makes a directory and its missing parents; an existing one is success. Of the attributes, NSFilePosixPermissions. */
@@ -171,7 +171,7 @@ extern NSString *const StraitFileSystemUsedSize; // NSNumber, bytes
 /** Removes a file or an empty directory; with recursive, all that is in it too. */
 - (BOOL)removeItemAtPath:(NSString *)path recursive:(BOOL)recursive error:(NSError **)error;
 
-/** Cuts a closed file to so many bytes. */
+/** Cuts a closed file to this many bytes. */
 - (BOOL)truncateItemAtPath:(NSString *)path toLength:(unsigned long long)length error:(NSError **)error;
 
 /** Moves the sources' bytes, in order, to the end of a closed file, in one step. */

@@ -140,8 +140,9 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
     StraitReader *reader = [self readerAtPath:path error:error];
     if (!reader)
         return NO;
-    const char *temporary =
-        [[NSString stringWithFormat:@"%@.strait-%@", localPath, StraitNewName()] fileSystemRepresentation];
+    NSString *name = [@".strait-get-" stringByAppendingString:StraitNewName()];
+    NSString *directory = [localPath stringByDeletingLastPathComponent];
+    const char *temporary = [[directory stringByAppendingPathComponent:name] fileSystemRepresentation];
     int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0)
         return StraitFail(error, StraitLocalFailure(localPath));
@@ -240,8 +241,10 @@ static BOOL Copy(id remote, int file, NSString *localPath, BOOL isUpload, NSErro
     StraitMessage *reply = [_session query:@"getFileInfo" request:request path:path error:error];
     if (!reply)
         return nil;
-    if (![reply messageIn:1])
-        return StraitNone(error, StraitFailure(StraitInternalError, @"the gateway's answer says nothing", path, NO));
+    if (![reply messageIn:1]) {
+        NSString *message = @"stat: the gateway's reply has no file status (a defect of the gateway)";
+        return StraitNone(error, StraitFailure(StraitInternalError, message, path, NO));
+    }
     return StraitAttributes([reply messageIn:1]);
 }
 

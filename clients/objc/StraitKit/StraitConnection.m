@@ -205,7 +205,8 @@ static int ConnectedSocket(struct addrinfo *one, StraitDeadline deadline, NSStri
     if (![result hasField:1] && [result messageIn:0])
         return [result messageIn:0];
     StraitMessage *failure = [result messageIn:1];
-    NSString *message = [failure textIn:3] ?: @"the gateway's answer says nothing";
+    NSString *message =
+        [failure textIn:3] ?: @"the gateway's reply has neither a result nor an error's text (a defect of the gateway)";
     NSString *named = [failure textIn:4] ?: path;
     BOOL isRetrySafe = [failure numberIn:5] != 0;
     return StraitNone(error, StraitFailure(StraitErrorCodeOf([failure numberIn:1]), message, named, isRetrySafe));

@@ -4,7 +4,7 @@
 #import "StraitSession.h"
 #import "StraitWire.h"
 
-// Memory is taken ahead for so many bytes that the gateway promises, and for more as they arrive.
+// Most bytes for which memory is taken as soon as the gateway promises them. More is taken as they arrive.
 enum { MaxCapacity = 64 << 20 };
 
 @interface StraitReader ()

@@ -3,6 +3,7 @@
 #import "StraitSession.h"
 #import "StraitWire.h"
 #include <math.h>
+#include <string.h>
 
 NSString *const StraitFilePath = @"StraitFilePath";
 NSString *const StraitFileAccessDate = @"StraitFileAccessDate";
@@ -103,6 +104,38 @@ NSDictionary *StraitAttributes(StraitMessage *info) {
 
 @end
 
+/** The path in bytes, without repeated slashes, and with one at its end. */
+static NSData *Directory(NSString *path) {
+    NSMutableData *directory = [NSMutableData dataWithBytes:"/" length:1];
+    for (const char *at = [path UTF8String]; at && *(at += strspn(at, "/")); at += strcspn(at, "/")) {
+        [directory appendBytes:at length:strcspn(at, "/")];
+        [directory appendBytes:"/" length:1];
+    }
+    return directory;
+}
+
+/** Whether this is the path of an entry of the directory, which ends with a slash. */
+static BOOL IsChild(NSData *path, NSData *directory) {
+    const char *bytes = [path bytes];
+    NSUInteger from = [directory length], length = [path length];
+    if (length <= from || memcmp(bytes, [directory bytes], from) != 0)
+        return NO;
+    const char *name = bytes + from;
+    BOOL isDots = name[0] == '.' && (length - from == 1 || (length - from == 2 && name[1] == '.'));
+    return !isDots && !memchr(name, '/', length - from) && !memchr(name, 0, length - from);
+}
+
+/** What is wrong with a page; nil if nothing is. Programs join entries' names to paths of their own. */
+static NSString *Defect(NSArray *page, BOOL isLast, NSString *path) {
+    if ([page count] == 0 && !isLast)
+        return @"sent an empty page that isn't the last (a defect of the gateway)";
+    NSData *directory = Directory(path);
+    for (StraitMessage *entry in page)
+        if (![entry textIn:1] || !IsChild([entry dataIn:1], directory))
+            return [NSString stringWithFormat:@"named %@, which isn't in this directory", [entry textIn:1] ?: @""];
+    return nil;
+}
+
 @interface StraitDirectoryEnumerator ()
 - (BOOL)fetchAndReturnError:(NSError **)error;
 @end
@@ -149,6 +182,16 @@ NSDictionary *StraitAttributes(StraitMessage *info) {
         _incarnation = [_session incarnation];
     else if (!reply && ([why isStraitError:StraitUnauthenticatedError] || _incarnation != [_session incarnation]))
         why = StraitFailure(StraitUnavailableError, @"the session ended while the directory was listed", _path, YES);
+    NSString *defect = reply ? Defect([reply messagesIn:1], ![reply hasField:2], _path) : nil;
+    if (defect) {
+        if ([reply hasField:2]) {
+            StraitMessage *left = [StraitMessage messageWithFields:4, StraitNumber(StraitI64, [reply numberIn:2]), 0];
+            [_session tidy:@"closeFile" request:left];
+        }
+        NSString *message = [NSString stringWithFormat:@"list %@: the gateway %@", _path, defect];
+        why = StraitFailure(StraitInternalError, message, _path, NO);
+        reply = nil;
+    }
     [_cursor release];
     _cursor = [reply hasField:2] ? [[NSNumber alloc] initWithLongLong:[reply numberIn:2]] : nil;
     [_page release];

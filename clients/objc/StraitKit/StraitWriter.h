@@ -20,7 +20,7 @@
 /** The file's length in bytes, with all that was written here. */
 - (unsigned long long)offsetInFile;
 
-/** A write of up to 1 MiB that fails has taken nothing; offsetInFile tells what a longer one has taken. */
+/** A write of up to 1 MiB that fails has taken nothing; offsetInFile shows how much a longer one has taken. */
 - (BOOL)writeData:(NSData *)data error:(NSError **)error;
 
 /** Makes the written bytes visible to readers who open the file afterwards. In object stores it promises nothing. */
@@ -29,13 +29,10 @@
 /** Puts the written bytes on stable storage. In object stores it promises nothing. */
 - (BOOL)synchronizeAndReturnError:(NSError **)error;
 
-/** Puts all bytes on stable storage. After NoSpace and Unavailable it may be repeated. */
+/** Puts all bytes on stable storage (except in HDFS). After NoSpace and Unavailable it may be repeated. */
 - (BOOL)closeAndReturnError:(NSError **)error;
 
-/**
- * Gives the file up: what was flushed stays, other bytes may be lost. The last release of a writer that wasn't closed
- * does the same.
- */
+/** Ends the file. Flushed bytes stay; other bytes may be lost. The last release of an open writer does the same. */
 - (void)abandon;
 
 @end

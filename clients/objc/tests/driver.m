@@ -243,6 +243,12 @@ static NSArray *answer(NSString *operation, NSArray *given, NSError **error) {
         return set(given, error);
     if ([operation isEqual:@"truncate"])
         return none([client truncateItemAtPath:path toLength:integer(given, 2) error:error]);
+    if ([operation isEqual:@"concat"]) {
+        NSMutableArray *sources = [NSMutableArray array];
+        for (NSUInteger part = 2; part < [given count]; part++)
+            [sources addObject:text(given, part)];
+        return none([client concatenateItemsAtPaths:sources toPath:path error:error]);
+    }
     if ([operation isEqual:@"put"])
         return none([client copyItemAtLocalPath:path
                                          toPath:text(given, 2)

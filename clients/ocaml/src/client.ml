@@ -96,7 +96,7 @@ let structs number fields =
 
 let stat session path =
   match Wire.fields 1 (Session.call session ~path "getFileInfo" [ bytes 2 path ]) with
-  | [] -> Failure.fail ~path Internal "the gateway's answer says nothing"
+  | [] -> Failure.fail ~path Internal "stat: the gateway's reply has no file status (a defect of the gateway)"
   | info -> info_of info
 
 let stat_opt session path =
@@ -105,6 +105,24 @@ let stat_opt session path =
   | exception Failure.Error { kind = Not_found | Not_a_directory; _ } -> None
 
 let exists session path = stat_opt session path <> None
+
+(* A page's entries, all of them the directory's: programs join their names to paths of their own. *)
+let entries_of path page =
+  let entries = List.map info_of (structs 1 page) in
+  let fail why = Failure.fail ~path Internal (Printf.sprintf "list %s: the gateway %s" path why) in
+  if entries = [] && List.mem_assoc 2 page then fail "sent an empty page that isn't the last (a defect of the gateway)";
+  let names = List.filter (( <> ) "") (String.split_on_char '/' path) in
+  let directory = String.concat "" (List.map (( ^ ) "/") names) in
+  let is_child entry =
+    entry.path = directory ^ "/" ^ entry.name
+    && (not (List.mem entry.name [ ""; "."; ".." ]))
+    && not (String.contains entry.name '\000')
+  in
+  let check entry =
+    if not (is_child entry) then fail (Printf.sprintf "named %s, which isn't in this directory" entry.path)
+  in
+  List.iter check entries;
+  entries
 
 let iter_directory ?page_entries act session path =
   check_bits 32 path "page_entries" page_entries;
@@ -123,7 +141,7 @@ let iter_directory ?page_entries act session path =
   let forget () = Option.iter (fun cursor -> Session.tidy session "closeFile" [ (4, cursor) ]) !cursor in
   let rec visit page =
     cursor := List.assoc_opt 2 page;
-    List.iter (fun entry -> act (info_of entry)) (structs 1 page);
+    List.iter act (entries_of path page);
     Option.iter (fun cursor -> visit (next cursor)) !cursor
   in
   guarded () ~after:ignore ~failed:forget (fun () -> visit first)

@@ -67,7 +67,7 @@ let connect uri deadline =
             { socket; address; process = Unix.getpid (); is_local; sequence = 0; is_idle = true })
   in
   match Unix.getaddrinfo uri.host (string_of_int uri.port) [ AI_SOCKTYPE SOCK_STREAM ] with
-  | [] -> lost "its name has no address"
+  | [] -> lost (Printf.sprintf "the host name %s has no address; check the name, or the resolver" uri.host)
   | found -> attempt "" found
 
 (* Bytes arrive on an idle connection only if the gateway closed it, or breaks the protocol. *)

@@ -136,8 +136,8 @@ val read_file : t -> string -> string
 
 (** An open file to write at its end, with the names of {!Out_channel}. It collects up to 1 MiB for one request.
 
-    After [No_space] and [Unavailable] the file is still open. It keeps the bytes that the gateway hasn't taken, and
-    sends them with the next call. After any other error it is over: each later call repeats the error. *)
+    After [No_space] and [Unavailable], a file of Kadoop is still open. It keeps the bytes that the gateway hasn't
+    taken, and sends them first. After any other error it is over: each later call repeats the error. *)
 module Writer : sig
   type t
 
@@ -159,10 +159,11 @@ module Writer : sig
   (** The file's length, with all bytes written here. *)
 
   val close : t -> unit
-  (** Puts all bytes on stable storage, and closes the file. After [No_space] and [Unavailable] it may be repeated. *)
+  (** Puts all bytes on stable storage (except in HDFS), and closes the file. In Kadoop, it may be repeated after
+      [No_space] and [Unavailable]. *)
 
   val abandon : t -> unit
-  (** Gives the file up: what was flushed stays, other bytes may be lost. It never fails. *)
+  (** Ends the file. Flushed bytes stay; other bytes may be lost. It never fails. *)
 end
 
 val create :
@@ -246,7 +247,7 @@ val remove : ?recursive:bool -> t -> string -> unit
 (** Removes a file or an empty directory; with [~recursive:true], also all that is in it. *)
 
 val truncate : t -> string -> int -> unit
-(** Cuts a closed file to so many bytes. *)
+(** Cuts a closed file to this many bytes. *)
 
 val concat : t -> string -> string list -> unit
 (** [concat client path sources] moves the sources' bytes, in order, to the end of a closed file, in one step. *)

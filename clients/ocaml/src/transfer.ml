@@ -26,7 +26,7 @@ let move_local ~overwrite temporary target =
 
 let get ?(overwrite = false) session source target =
   if (not overwrite) && Sys.file_exists target then taken target;
-  let temporary = Printf.sprintf "%s.strait-%s" target (Session.random_hex ()) in
+  let temporary = Filename.concat (Filename.dirname target) (".strait-get-" ^ Session.random_hex ()) in
   let remove () = try Sys.remove temporary with Sys_error _ -> () in
   let fetch file =
     let channel = open_out_gen [ Open_wronly; Open_creat; Open_excl; Open_binary ] 0o666 temporary in

@@ -61,14 +61,16 @@ let call file ?changes name request =
       with Failure.Error failure -> end_with failure)
   | Failure.Error failure -> end_with failure
 
+(* [data] doesn't change until the request ends. *)
+let append file data =
+  let request = [ (4, Wire.I64 file.handle); (5, I64 (Int64.of_int file.sent)); (6, Bytes data) ] in
+  ignore (call file ~changes:true "appendData" request);
+  file.sent <- file.sent + String.length data
+
 let send file =
   if file.filled > 0 then (
     let is_full = file.filled = Bytes.length file.pending in
-    (* [pending] doesn't change until the request ends. *)
-    let data = if is_full then Bytes.unsafe_to_string file.pending else Bytes.sub_string file.pending 0 file.filled in
-    let request = [ (4, Wire.I64 file.handle); (5, I64 (Int64.of_int file.sent)); (6, Bytes data) ] in
-    ignore (call file ~changes:true "appendData" request);
-    file.sent <- file.sent + file.filled;
+    append file (if is_full then Bytes.unsafe_to_string file.pending else Bytes.sub_string file.pending 0 file.filled);
     file.filled <- 0)
 
 let rec output_substring file text offset length =
@@ -79,8 +81,10 @@ let rec output_substring file text offset length =
     (* A piece that fits one request isn't split: so if that fails, none of the piece was taken. *)
     if file.filled + min length capacity > capacity then send file;
     let count = min length (capacity - file.filled) in
-    Bytes.blit_string text offset file.pending file.filled count;
-    file.filled <- file.filled + count;
+    if count = capacity then append file (if count = String.length text then text else String.sub text offset count)
+    else (
+      Bytes.blit_string text offset file.pending file.filled count;
+      file.filled <- file.filled + count);
     output_substring file text (offset + count) (length - count))
 
 let output file bytes offset length = output_substring file (Bytes.unsafe_to_string bytes) offset length

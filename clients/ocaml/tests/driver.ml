@@ -129,6 +129,7 @@ let answer = function
       let modified = optional seconds modified and accessed = optional seconds accessed in
       done_ (Strait.set_attributes ?permission ?replication ?modified ?accessed (client ()) path)
   | [ "truncate"; path; length ] -> done_ (Strait.truncate (client ()) path (number length))
+  | "concat" :: path :: sources -> done_ (Strait.concat (client ()) path sources)
   | [ "put"; source; target; overwrite ] -> done_ (Strait.put ~overwrite:(overwrite = "1") (client ()) source target)
   | [ "locate"; path; offset; length ] ->
       let blocks = Strait.locate ~offset:(number offset) ?length:(optional number length) (client ()) path in

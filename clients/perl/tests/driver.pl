@@ -58,6 +58,7 @@ my %answers = (
         $client->set_attributes($path, %set);
     },
     truncate => sub ($path,  $length) { $client->truncate($path, $length) },
+    concat   => sub ($path,  @sources) { $client->concat($path, @sources) },
     put      => sub ($local, $path,   $overwrite) { $client->put($local, $path, overwrite => $overwrite) },
     locate   => sub ($path,  $offset, $length) {
         return

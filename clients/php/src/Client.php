@@ -70,8 +70,9 @@ final class Client
     public function stat(string $path): Info
     {
         $reply = $this->session->call('getFileInfo', (new Fields())->putPath(2, $path), $path);
+        $missing = 'stat: the gateway\'s reply has no file status (a defect of the gateway)';
         return $reply->has(1) ? new Info($reply->struct(1))
-            : throw StraitException::of(ErrorKind::Internal, 'the gateway\'s answer says nothing', $path);
+            : throw StraitException::of(ErrorKind::Internal, $missing, $path);
     }
 
     public function exists(string $path): bool
@@ -98,9 +99,7 @@ final class Client
             $incarnation = $this->session->incarnation;
             while (true) {
                 $cursor = $page->has(2) ? $page->int(2) : null;
-                foreach ($page->structs(1) as $entry) {
-                    yield new Info($entry);
-                }
+                yield from $this->entries($page, $path);
                 if ($cursor === null) {
                     return;
                 }
@@ -111,6 +110,30 @@ final class Client
                 $this->session->tidy('closeFile', (new Fields())->putI64(4, $cursor));
             }
         }
+    }
+
+    /**
+     * A page's entries, all of them the directory's: programs join their names to paths of their own.
+     *
+     * @return list<Info>
+     */
+    private function entries(Fields $page, string $path): array
+    {
+        $entries = array_map(fn (Fields $entry) => new Info($entry), $page->structs(1));
+        if ($entries === [] && $page->has(2)) {
+            $empty = 'list: the gateway sent an empty page that isn\'t the last (a defect of the gateway)';
+            throw StraitException::of(ErrorKind::Internal, $empty, $path);
+        }
+        $names = array_filter(explode('/', $path), fn (string $name) => $name !== '');
+        $directory = implode('/', ['', ...$names, '']);
+        foreach ($entries as $entry) {
+            $isSound = !in_array($entry->name, ['', '.', '..'], true) && !str_contains($entry->name, "\0");
+            if (!$isSound || $entry->path !== $directory . $entry->name) {
+                $stray = "list $path: the gateway named $entry->path, which isn't in this directory";
+                throw StraitException::of(ErrorKind::Internal, $stray, $path);
+            }
+        }
+        return $entries;
     }
 
     /** The cursor moves with each answer, so a page is asked for once. */
@@ -228,7 +251,7 @@ final class Client
         $this->session->call('setAttributes', $request, $path, changes: true);
     }
 
-    /** Cuts a closed file to so many bytes. */
+    /** Cuts a closed file to this many bytes. */
     public function truncate(string $path, int $length): void
     {
         $request = (new Fields())->putPath(4, $path)->putI64(5, $length);

@@ -24,6 +24,13 @@ final class Deadline
     {
         return max(0, intdiv($this->atNs - hrtime(true), 1_000_000));
     }
+
+    public function demand(): void
+    {
+        if ($this->leftMs() === 0) {
+            throw new DeadlinePassed();
+        }
+    }
 }
 
 /** @internal The deadline passed within a connection. */
@@ -200,10 +207,12 @@ final class Connection
             $part = fread($this->stream, min($left, self::PIECE_BYTES));
             if ($part !== '' && $part !== false) {
                 $bytes .= $part;
+                if (strlen($bytes) < $length) {
+                    $deadline->demand();
+                }
             } elseif ($this->hasEnded()) {
                 throw new MalformedReply($this->warning ?: 'it ended');
-            }
-            if (strlen($bytes) < $length) {
+            } else {
                 $this->wait(false, $deadline);
             }
         }
@@ -218,10 +227,8 @@ final class Connection
 
     private function wait(bool $toWrite, Deadline $deadline): void
     {
+        $deadline->demand();
         $leftMs = $deadline->leftMs();
-        if ($leftMs === 0) {
-            throw new DeadlinePassed();
-        }
         $read = $toWrite ? null : [$this->stream];
         $write = $toWrite ? [$this->stream] : null;
         $except = null;

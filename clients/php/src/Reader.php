@@ -7,8 +7,9 @@ namespace Strait;
 /** An open file to read, with a position. A forked child may read on, with a position of its own. */
 final class Reader
 {
-    /** Of one request. */
-    private const CHUNK_BYTES = 1 << 20;
+    /** Of one request. Strings of 1 MiB would need fresh memory from the system for each request, since only one of
+     * them fits into a block of PHP's allocator. */
+    private const CHUNK_BYTES = 512 << 10;
     /** What a request fails as if the session of its handle has ended. */
     private const GONE = [ErrorKind::InvalidArgument, ErrorKind::NotFound, ErrorKind::Unauthenticated];
 
@@ -57,7 +58,7 @@ final class Reader
         return $this->isAtEnd;
     }
 
-    /** Up to so many bytes from the position; fewer only at the end of the file. */
+    /** Up to this many bytes from the position; fewer only at the end of the file. */
     public function read(int $length): string
     {
         $this->check($length);
@@ -90,7 +91,7 @@ final class Reader
         return $bytes;
     }
 
-    /** Up to so many bytes from an offset; fewer only at the end of the file. The position stays. */
+    /** Up to this many bytes from an offset; fewer only at the end of the file. The position stays. */
     public function readAt(int $offset, int $length): string
     {
         $this->check(min($offset, $length));

@@ -17,7 +17,7 @@ final class Transfer
             throw StraitException::of(ErrorKind::AlreadyExists, 'the local file is there already', $target);
         }
         $file = $this->client->openRead($source);
-        $temporary = "$target.strait-" . bin2hex(random_bytes(8));
+        $temporary = dirname($target) . '/.strait-get-' . bin2hex(random_bytes(8));
         try {
             self::local($target, function () use ($file, $temporary, $target): void {
                 $copy = fopen($temporary, 'xb');
@@ -26,7 +26,7 @@ final class Transfer
                 } while (!$file->eof());
                 fclose($copy);
                 rename($temporary, $target);
-            });
+            }, $temporary);
         } finally {
             $file->close();
             @unlink($temporary); // it is gone after a success
@@ -88,9 +88,11 @@ final class Transfer
     }
 
     /** A warning of PHP's about a local file becomes an exception. */
-    private static function local(string $path, \Closure $copy): void
+    private static function local(string $path, \Closure $copy, string $temporary = ''): void
     {
-        set_error_handler(function (int $level, string $message) use ($path): never {
+        set_error_handler(function (int $level, string $message) use ($path, $temporary): never {
+            // Nobody knows the temporary name.
+            $message = str_replace($temporary, $path, $message);
             $kind = match (true) {
                 str_contains($message, 'No such file') => ErrorKind::NotFound,
                 str_contains($message, 'Permission denied') => ErrorKind::PermissionDenied,

@@ -221,7 +221,7 @@ final class Decoder
         return $this->at === strlen($this->frame);
     }
 
-    /** A signed integer of so many bytes. */
+    /** A signed integer of this many bytes. */
     public function number(int $bytes): int
     {
         $at = $this->take($bytes);

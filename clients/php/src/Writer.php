@@ -5,9 +5,9 @@ declare(strict_types=1);
 namespace Strait;
 
 /**
- * An open file to write at its end. After NoSpace and Unavailable it is still open: it keeps the bytes that the gateway
- * hasn't taken, and sends them again with the next call. A writer that is dropped without close is abandoned. In a
- * forked child it takes no bytes, and close does nothing.
+ * An open file to write at its end. After NoSpace and Unavailable, a file of Kadoop is still open: it keeps the bytes
+ * that the gateway hasn't taken, and sends them again with the next call. A writer that is dropped without close is
+ * abandoned. In a forked child it takes no bytes, and close does nothing.
  */
 final class Writer
 {
@@ -70,7 +70,7 @@ final class Writer
         $this->flushAs(self::SYNC);
     }
 
-    /** Puts all bytes on stable storage. After NoSpace and Unavailable it may be repeated. */
+    /** Puts all bytes on stable storage (except in HDFS). In Kadoop, repeat it after NoSpace and Unavailable. */
     public function close(): void
     {
         if ($this->isClosed && $this->failure === null || $this->process !== getmypid()) {
@@ -81,7 +81,7 @@ final class Writer
         $this->isClosed = true;
     }
 
-    /** Gives the file up: what was flushed stays, other bytes may be lost. */
+    /** Ends the file. Flushed bytes stay; other bytes may be lost. */
     public function abandon(): void
     {
         if (!$this->isClosed && $this->process === getmypid()) {

@@ -146,6 +146,9 @@ final class Driver
             case 'truncate':
                 $this->client->truncate($path, $number(1));
                 return [];
+            case 'concat':
+                $this->client->concat($path, array_slice($given, 1));
+                return [];
             case 'put':
                 $this->client->put($path, $given[1], $given[2] === '1');
                 return [];

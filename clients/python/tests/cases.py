@@ -187,6 +187,9 @@ class Run:
     def _truncate(self, path, length) -> None:
         self._client.truncate(path, length)
 
+    def _concat(self, path, sources) -> None:
+        self._client.concat(path, [self._path(source) for source in sources])
+
     def _put(self, path, name, bytes, replace=False) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             local = Path(scratch, name)

@@ -64,6 +64,7 @@ class FakeGateway:
         #: Called after each refusal.
         self.refused_by_store: Callable[[], None] = lambda: None
         self.capabilities = ["append", "rename_replace"]
+        self.max_chunk_bytes: int | None = 4 << 20
         self.tokens = {"token-1"}
         self.incarnation = 1
         self.handles: dict[int, str] = {}
@@ -95,7 +96,7 @@ class FakeGateway:
         self.break_connections()
 
     def await_waiting(self, method: str, count: int) -> None:
-        """Until so many calls of a silent method wait for their answers."""
+        """Until this many calls of a silent method wait for their answers."""
         with self._changed:
             came = self._changed.wait_for(lambda: self.waiting[method] == count, 10)
             assert came, f"{self.waiting[method]} calls of {method}"
@@ -211,7 +212,7 @@ class Handler:
             user=request.user or "nobody",
             store=t.StoreInfo(name="memory", uri="memory:", capabilities=gateway.capabilities),
             version=t.ProtocolVersion.V1,
-            limits=t.Limits(max_chunk_bytes=4 << 20),
+            limits=t.Limits(max_chunk_bytes=gateway.max_chunk_bytes),
             incarnation=gateway.incarnation,
         )
 

@@ -1,4 +1,4 @@
-"""A proxy before a gateway that takes faults at stated bytes: cuts, silences, stutters, restarts.
+"""A proxy before a gateway that takes faults at stated bytes: cuts, silences, restarts, edits.
 
 clients/conformance/README.md describes the faults.
 """
@@ -22,15 +22,21 @@ PIECE = 1 << 16
 
 @dataclass(frozen=True)
 class Fault:
-    """Strikes in the place of the byte that follows the first `after` ones of a direction."""
+    """Strikes in the place of the byte that follows the first `after` ones of a direction.
 
-    do: Literal["none", "cut", "hold", "stutter", "gone", "restart"] = "none"
+    An edit strikes where it finds its bytes.
+    """
+
+    do: Literal["none", "cut", "hold", "stutter", "gone", "restart", "edit"] = "none"
     #: The end to which the counted bytes go. `either` counts each direction by itself.
     to: Literal["client", "gateway", "either"] = "client"
     #: For one strike after the other, again from the first after the last.
     after: tuple[int, ...] = (0,)
     #: The number of strikes, after which all bytes pass; None: without limit.
     times: int | None = None
+    #: What an edit looks for, within a piece that arrives at once, and as many bytes in its place.
+    find: bytes = b""
+    put: bytes = b""
 
 
 NONE = Fault()
@@ -137,6 +143,7 @@ class FaultyProxy:
         if flow.to == "client" and data.startswith(PREFLIGHT_REPLY):
             flow.target.sendall(data)
             return True
+        data = self._edited(data, flow)
         fault, room = self._due(flow, len(data))
         flow.target.sendall(data[:room])
         if fault is None:
@@ -154,6 +161,14 @@ class FaultyProxy:
             self._leave()
         return False
 
+    def _edited(self, data: bytes, flow: Flow) -> bytes:
+        with self._lock:
+            fault = self._fault
+            if fault.do != "edit" or fault.to != flow.to:
+                return data
+            self.strikes += data.count(fault.find)
+        return data.replace(fault.find, fault.put)
+
     def _due(self, flow: Flow, length: int) -> tuple[Fault | None, int]:
         """The fault that strikes within the next `length` bytes, and how many come before it."""
         with self._lock:
@@ -162,7 +177,7 @@ class FaultyProxy:
                 after = fault.after or (0,)
                 flow.fault, flow.passed = fault, 0
                 flow.limit = after[self.strikes % len(after)]
-            applies = fault.do != "none" and fault.to in (flow.to, "either")
+            applies = fault.do not in ("none", "edit") and fault.to in (flow.to, "either")
             is_over = fault.times is not None and self.strikes >= fault.times
             room = flow.limit - flow.passed
             if not applies or is_over or length <= room:

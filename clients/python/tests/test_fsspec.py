@@ -116,6 +116,34 @@ def test_a_uri_of_another_store_isnt_taken_for_a_path_of_this_one(fs, place):
     assert fs.exists(f"strait://{place.address}{place.root}/x")
 
 
+def test_a_uri_of_another_gateway_isnt_taken_for_a_path_of_this_one(fs, place):
+    fs.pipe_file(f"{place.root}/x", b"")
+    host, _, port = place.address.rpartition(":")
+    for elsewhere in (f"{host}:{int(port) - 1}", f"another.example:{port}", "another.example"):
+        for remove in (fs.cat, fs.rm, lambda uri: fs.rm([uri], recursive=True)):
+            with pytest.raises(strait.InvalidArgument, match=f"gateway is {place.address}, not"):
+                remove(f"strait://{elsewhere}{place.root}/x")
+    assert fs.exists(f"strait://{place.address}{place.root}/x")
+
+
+def test_a_uri_without_a_host_is_a_path_of_the_instance(fs, options, place):
+    for name in ("x", "@lab"):
+        fs.pipe_file(f"{place.root}/{name}", name.encode())
+        # As programs do it that put the scheme before a path.
+        assert fs.cat_file(f"strait://{place.root}/{name}") == name.encode()
+        with fsspec.open(f"strait://{place.root}/{name}", "rb", **options) as file:
+            assert file.read() == name.encode()
+    assert fs._strip_protocol("strait:///@lab/x") == "/@lab/x"
+
+
+@pytest.mark.parametrize("uri", ["strait:///x", "strait://"])
+def test_without_a_host_the_error_says_how_to_name_one(uri):
+    with pytest.raises(strait.InvalidArgument, match="HOST:PORT"):
+        fsspec.core.url_to_fs(uri)
+    with pytest.raises(strait.InvalidArgument, match="the options host and port"):
+        fsspec.filesystem("strait")
+
+
 def test_the_store_of_a_uri_is_the_store_that_is_read(tmp_path):
     gateways.require_command()
     for name in ("one", "two"):
@@ -129,6 +157,15 @@ def test_the_store_of_a_uri_is_the_store_that_is_read(tmp_path):
 
 
 # -- Files
+
+
+def test_a_file_to_write_takes_the_options_of_fsspecs_own_files(fs, place):
+    path = f"{place.root}/options"
+    with fs.open(path, "wb", block_size=4096, cache_type="none", cache_options={}, size=3) as file:
+        file.write(b"abc")
+    assert fs.cat_file(path) == b"abc"
+    with pytest.raises(TypeError):
+        fs.open(path, "wb", contents="text")
 
 
 def test_ranges_count_from_the_end_too(fs, place):

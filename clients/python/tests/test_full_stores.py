@@ -24,7 +24,7 @@ def raw(client):
 
 @pytest.fixture
 def fill_and_relieve(fake):
-    """Fills the store; each call of what this returns leaves it full for so many refusals."""
+    """Fills the store; each call of the returned function leaves it full for this many refusals."""
 
     def full_for(refusals):
         fake.full, left = True, iter(range(refusals - 1, -1, -1))

@@ -94,6 +94,19 @@ def test_short_reads_give_the_same_on_every_wire(wire):
     gateway.close()
 
 
+@pytest.mark.parametrize("wire", ["framed-binary", "binary", "framed-compact", "compact"])
+@pytest.mark.parametrize("more", [1, 4, 5])
+def test_more_bytes_than_were_asked_for_are_refused_on_every_wire(wire, more):
+    gateway = FakeGateway(wire)
+    gateway.files["/f"] = bytearray(1000)
+    gateway.shorten = lambda _, length: length + more
+    with strait.connect(gateway.address, wire=wire) as client:
+        file = client.open("/f", "rb", buffering=0)
+        with pytest.raises(strait.Internal, match="more bytes than asked for"):
+            file.pread(10, 0)
+    gateway.close()
+
+
 def test_a_negative_length_is_refused_before_a_gateway_hears_of_it():
     gateway = FakeGateway()
     gateway.files["/f"] = bytearray(b"abc")

@@ -165,8 +165,9 @@ def test_a_file_replaced_by_a_shorter_one_is_an_error_not_a_mixture(big, client)
         file.read(3 * MIB)
         big.handles.clear()
         big.files["/big"] = bytearray(b"short")
-        with pytest.raises(strait.StraitError, match="replaced"):
+        with pytest.raises(strait.StraitError, match="replaced") as caught:
             file.read()
+        assert not caught.value.retry_safe
 
 
 def test_a_file_replaced_by_one_as_long_is_an_error_not_a_mixture(big, client):
@@ -178,8 +179,9 @@ def test_a_file_replaced_by_one_as_long_is_an_error_not_a_mixture(big, client):
         assert start == DATA[: 6 * MIB], "the same file goes on"
         big.handles.clear()
         big.identities["/big"] = b"another"
-        with pytest.raises(strait.StraitError, match="replaced by another"):
+        with pytest.raises(strait.StraitError, match="replaced by another") as caught:
             file.read()
+        assert not caught.value.retry_safe
 
 
 def test_bytes_appended_since_the_open_are_read(big, client):

@@ -1,7 +1,6 @@
 """`strait.run` and `strait.plan`, by the real command and a real gateway."""
 
 import contextlib
-import os
 import signal
 import stat
 from pathlib import Path
@@ -144,10 +143,8 @@ def _words(file):
 
 
 def _runs(pid):
+    # A process that ends is a zombie until its parent waits for it; then its files give ESRCH.
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    with contextlib.suppress(FileNotFoundError), Path(f"/proc/{pid}/stat").open() as file:
-        return ") Z" not in file.read()
-    return False

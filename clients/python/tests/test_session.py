@@ -79,6 +79,17 @@ def test_a_mutation_without_an_answer_has_an_unknown_outcome(fake, client):
     assert not caught.value.retry_safe
 
 
+def test_a_change_that_was_never_sent_may_be_repeated(fake):
+    with strait.connect(fake.address, timeout=0.2) as client:
+        fake.break_connections()
+        fake.silent.add("openSession")
+        with pytest.raises(strait.TimedOut) as caught:
+            client.remove("/x")
+        fake.resume()
+    assert caught.value.retry_safe
+    assert not fake.calls["removePath"]
+
+
 def test_a_gateway_that_went_away_is_unavailable(fake, client):
     fake.cut_before += ["getFileInfo"] * 100
     with pytest.raises(strait.Unavailable) as caught:

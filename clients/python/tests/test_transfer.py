@@ -35,6 +35,15 @@ def test_file_objects_will_do(fake, client):
     assert out.getvalue() == DATA
 
 
+def test_what_a_writer_does_not_take_at_once_is_written_too(fake, client):
+    class Generous(io.BytesIO):
+        def read(self, size=-1):
+            return super().read(size * 2 + 1)
+
+    assert client.put(Generous(DATA), "/x") == len(DATA)
+    assert fake.files == {"/x": DATA}
+
+
 @pytest.mark.parametrize("method", ["appendData", "closeFile", "renamePath"])
 def test_a_failed_put_leaves_nothing_and_harms_nothing(fake, client, method):
     fake.files["/x"] = bytearray(b"old")
@@ -83,6 +92,17 @@ def test_a_failed_get_leaves_nothing(fake, client, tmp_path):
     with pytest.raises(FileNotFoundError):
         client.get("/missing", tmp_path / "y")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_get_that_finds_the_file_shorter_leaves_nothing(fake, client, tmp_path):
+    fake.files["/x"] = bytearray(DATA)
+    fake.shorten = lambda offset, length: min(length, max(0, 5 * MIB + 1 - offset))
+    with pytest.raises(strait.Busy, match="shorter") as caught:
+        client.get("/x", tmp_path / "x")
+    assert caught.value.filename == "/x"
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(strait.Busy):
+        client.get("/x", io.BytesIO())
 
 
 def test_a_pipe_is_written_to_and_not_replaced(fake, client, tmp_path):
@@ -154,6 +174,9 @@ def test_the_command_copies_one_file_and_tells_what_failed(fake, tmp_path):
     again = run("get", f"{fake.address}a b?#%", tmp_path / "out")
     assert again.returncode == 1 and "-f" in again.stderr
     assert run("get", "-f", f"{fake.address}a b?#%", tmp_path / "out").returncode == 0
+    (tmp_path / "text").write_text("text")
+    assert run("put", tmp_path / "text", f"{fake.address}text").returncode == 0
+    assert run("get", f"{fake.address}text", "-").stdout == "text"
     failed = run("get", f"{fake.address}missing", tmp_path / "new")
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1 and "/missing" in failed.stderr

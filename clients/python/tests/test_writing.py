@@ -8,7 +8,7 @@ import pytest
 from fake_gateway import failure
 
 import strait
-from strait._gen.ttypes import ErrorCode
+from strait._gen.ttypes import CloseFileReply, ErrorCode
 
 MIB = 1 << 20
 DATA = random.Random(2).randbytes(6 * MIB + 4_321)
@@ -152,6 +152,26 @@ def test_an_error_of_an_append_surfaces_by_the_close_at_the_latest(fake, client)
     with pytest.raises(strait.Corrupt):
         file.close()
     assert file.closed
+
+
+@pytest.mark.parametrize("mode", ["wb", "w"])
+def test_a_closed_file_has_the_bytes_that_were_written(fake, client, mode):
+    for length in (None, 5, -1):
+        fake.answers["closeFile"] = CloseFileReply(length=length)
+        with client.open("/x", mode) as file:
+            file.write(b"abcde" if mode == "wb" else "abcde")
+    file = client.open("/x", mode)
+    file.write(b"abcde" if mode == "wb" else "abcde")
+    fake.answers["closeFile"] = CloseFileReply(length=4)
+    with pytest.raises(strait.Internal, match="has 4 bytes instead of 5") as caught:
+        file.close()
+    assert caught.value.filename == "/x"
+    assert file.closed
+    fake.answers["closeFile"] = CloseFileReply(length=0)
+    with pytest.raises(strait.Internal) as caught:
+        client.put(io.BytesIO(b"data"), "/y")
+    assert caught.value.filename == "/y"
+    assert [*fake.files] == ["/x"]
 
 
 def test_flush_reaches_the_gateway_and_close_flushes_no_more(fake, client):

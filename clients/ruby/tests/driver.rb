@@ -134,6 +134,10 @@ class Driver
     @client.truncate(text(path), Integer(length))
   end
 
+  def on_concat(path, *sources)
+    @client.concat(text(path), sources.map { |source| text(source) })
+  end
+
   def on_put(source, target, replace)
     @client.put(text(source), text(target), replace: replace == "1")
   end

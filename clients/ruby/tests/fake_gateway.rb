@@ -93,7 +93,14 @@ class FakeGateway
     frame = Wire.request(method, number, fields)
     frame.setbyte(7, 2)
     frame.setbyte(18 + method.bytesize, is_error ? 1 : 0)
-    frame
+    method == "listDirectory" && !is_error ? with_entry(frame, 19 + method.bytesize) : frame
+  end
+
+  # Wire writes no list of structs: this one has /a/x.
+  def with_entry(frame, at)
+    entries = [Wire::LIST, 1, Wire::STRUCT, 1, Wire::BINARY, 1, 4, "/a/x", 0].pack("CnCNCnNa*C")
+    body = frame.byteslice(4, at - 4) + entries + frame.byteslice(at..)
+    [body.bytesize].pack("N") + body
   end
 
   def code(kind)

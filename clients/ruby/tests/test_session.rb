@@ -60,6 +60,21 @@ class TestSession < Minitest::Test
     end
   end
 
+  def test_a_refused_write_of_several_objects_has_taken_none
+    with(writes([Strait::NoSpace])) do |client, gateway|
+      file = client.open("/a", "w")
+      first = "a" * (1 << 19)
+      file.write(first)
+      parts = ["b" * (1 << 18), "c" * (1 << 19)]
+      assert_raises(Strait::NoSpace) { file.write(*parts) }
+      assert_equal first.bytesize, file.pos
+      assert_equal 3 << 18, file.write(*parts)
+      file.close
+
+      assert_equal [first, first, parts.join], (gateway.sent("appendData").map { |request| request.fields[6] })
+    end
+  end
+
   def test_a_cut_append_is_repeated_with_its_id
     with(writes(%i[cut cut])) do |client, gateway|
       client.write("/a", "bytes")

@@ -54,6 +54,14 @@ class TestWire < Minitest::Test
     assert_malformed("\x0f\0\0#{"\x0f\0\0\0\1" * 100_000}", "deep")
   end
 
+  def test_structs_and_items_are_counted
+    list = ->(count) { [15, 0, 3, count].pack("CnCN") + ("\1" * count) } # of bytes
+    assert_equal 1 << 17, reply("#{list.call(1 << 17)}\0")[0].size
+    assert_malformed("#{list.call(1 << 18)}\0", "too many")
+    assert_malformed("#{list.call(1 << 17) * 2}\0", "too many")
+    assert_malformed("#{[15, 0, 12, 1 << 17].pack("CnCN")}#{"\0" * (1 << 17)}\0", "too many") # of structs
+  end
+
   def test_a_reply_that_is_cut_anywhere
     fields = "\x0c\0\0\x0b\0\1\0\0\0\2ab\x0a\0\2\0\0\0\0\0\0\0\x05\0\0"
     assert_equal({ 0 => { 1 => "ab", 2 => 5 } }, reply(fields))

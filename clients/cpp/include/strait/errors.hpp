@@ -1,8 +1,7 @@
-/// One exception class for each kind of error.
-///
-/// Every class is a strait::Error, which is a std::system_error, so that
+/// Each kind of error has its own exception class, derived from strait::Error
+/// and so from std::system_error:
 /// `error.code() == std::errc::no_such_file_or_directory` works as with local
-/// files. Names and numbers are those of Strait's one table of errors.
+/// files. Kinds, names and errno values follow the error table in crates/store.
 #pragma once
 
 #include <memory>
@@ -44,7 +43,7 @@ public:
     ErrorKind kind() const noexcept;
     /// The kind's name, the same in every client language: "NotFound".
     const std::string& kind_name() const noexcept;
-    /// The cause, for people, without the path.
+    /// The cause as a text, without the path.
     const std::string& message() const noexcept;
     /// The path that it failed on; empty if unknown.
     const std::string& path() const noexcept;

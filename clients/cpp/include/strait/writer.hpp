@@ -20,8 +20,8 @@ namespace strait {
 /// repeated. A write of up to 1 MiB that fails has taken nothing; `position` tells how much a
 /// longer one has taken.
 ///
-/// `flush`, `sync` and `close` return the number of replicas that hold all written bytes, at least;
-/// nothing if the store doesn't tell.
+/// `flush`, `sync` and `close` return a lower bound of the number of replicas that hold all written
+/// bytes; nothing if the store gives no number, or if nothing was written.
 ///
 /// For one thread at a time, and for the process that opened it.
 class STRAIT_EXPORT Writer {

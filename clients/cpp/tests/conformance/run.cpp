@@ -52,6 +52,7 @@ const std::map<std::string, std::set<std::string>> known_keys = {
     {"remove", {"path", "recursive"}},
     {"set_attributes", {"path", "permission", "replication", "modified_ms", "accessed_ms"}},
     {"truncate", {"path", "length"}},
+    {"concat", {"path", "sources"}},
     {"put", {"path", "name", "bytes", "replace"}},
     {"locate", {"path", "offset", "length", "expect"}},
     {"checksum", {"path", "other", "expect"}},
@@ -146,6 +147,12 @@ void Run::perform(const std::string& op, const Json& step) {
         set_attributes(step);
     } else if (op == "truncate") {
         client_.truncate(at(step, "path"), step.at("length"));
+    } else if (op == "concat") {
+        std::vector<std::string> sources;
+        for (const std::string source : step.at("sources")) {
+            sources.push_back(directory_ + source);
+        }
+        client_.concat(at(step, "path"), sources);
     } else if (op == "put") {
         put(step);
     } else if (op == "request") {

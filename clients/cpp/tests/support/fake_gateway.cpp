@@ -28,6 +28,8 @@ public:
         }
         reply.__set_token(gateway_.token());
         reply.__set_incarnation(gateway_.incarnation_);
+        reply.limits.__set_max_chunk_bytes(gateway_.max_chunk_bytes);
+        reply.__isset.limits = true;
     }
 
     void openFile(wire::OpenFileReply& reply, const wire::OpenFileRequest&) override {
@@ -54,7 +56,9 @@ public:
     }
 
     void getFileInfo(wire::GetFileInfoReply&, const wire::GetFileInfoRequest&) override {
-        throw error(99, "Tired"); // of a kind from the future
+        if (!gateway_.tells_of_files) {
+            throw error(99, "Tired"); // of a kind from the future
+        }
     }
 
     void getStoreStatus(wire::GetStoreStatusReply& reply,
@@ -97,7 +101,12 @@ public:
             gateway_.writing_ = gateway_.full && gateway_.goes_on;
             check_room();
             reply.__set_replicas(2);
-        } else if (!gateway_.goes_on) {
+            if (gateway_.closed_length >= 0) {
+                reply.__set_length(gateway_.closed_length);
+            }
+            return;
+        }
+        if (!gateway_.goes_on) {
             throw error(8, "InvalidArgument");
         }
         reply.__set_length(0);
@@ -109,7 +118,9 @@ public:
             throw error(8, "InvalidArgument");
         }
         const auto entries = static_cast<std::size_t>(gateway_.page_entries.load());
-        reply.__set_entries(std::vector<wire::FileInfo>(entries));
+        wire::FileInfo entry;
+        entry.__set_path(gateway_.entry_path);
+        reply.__set_entries(std::vector<wire::FileInfo>(entries, entry));
         reply.__set_cursor(gateway_.incarnation_);
     }
 

@@ -42,8 +42,15 @@ public:
     std::atomic<bool> goes_on{true};
     /// Whether the next append is taken, and refused all the same.
     std::atomic<bool> takes_and_refuses{false};
-    /// Entries of each page of a directory.
+    /// Entries of each page of a directory, and the path of all of them.
     std::atomic<int> page_entries{0};
+    std::string entry_path = "/e";
+    /// Whether it tells of files, rather than an error of a kind from the future.
+    std::atomic<bool> tells_of_files{false};
+    /// Limit of appends in openSession's replies; 0: none.
+    std::atomic<std::int32_t> max_chunk_bytes{0};
+    /// Length of the written file in closeFile's replies; -1: none.
+    std::atomic<std::int64_t> closed_length{-1};
     /// From now on it acts as another gateway, which doesn't know earlier cursors.
     void replace() { ++incarnation_; }
     /// Invalidates all earlier handles.
@@ -57,7 +64,7 @@ public:
     void resume_once();
     /// Number of requests for a session.
     int sessions() const { return sessions_; }
-    /// Waits until there were so many requests for a session; false after some seconds without.
+    /// Waits until there were this many requests for a session; false after some seconds without.
     bool await_sessions(int count);
     int opened() const { return opened_; }
     int reads() const { return reads_; }

@@ -22,7 +22,7 @@ func main() {
 	to := flag.String("to", "", "copy to this `FILE`")
 	piece := flag.Int("read", 1<<20, "`BYTES` of a piece")
 	blocking := flag.Bool("blocking", false, "a request for each piece")
-	write := flag.Int64("write", 0, "write so many `BYTES`")
+	write := flag.Int64("write", 0, "write this many `BYTES`")
 	flag.Parse()
 	if flag.NArg() != 2 || *piece <= 0 {
 		flag.Usage()

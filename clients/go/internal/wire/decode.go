@@ -17,6 +17,9 @@ const (
 	bufferBytes = 16 << 10
 	// believedBytes is allocated by a claimed length before the bytes are there.
 	believedBytes = 1 << 20
+	// maxElements of all lists, sets and maps of a reply, and structs, together: an element of one byte
+	// can take hundreds of bytes of memory. A page of a listing has some thousand.
+	maxElements = 1 << 18
 	// maxDepth of an unknown field; no message of DfsV2 nests deeper than four.
 	maxDepth = 64
 	// varBytes is the most of a number in the compact protocol.
@@ -48,6 +51,7 @@ type Decoder struct {
 	buffer     []byte
 	begin, end int
 	left       int // bytes that the message may still have
+	allowed    int // elements that it may still have
 	err        error
 	last       int16 // id of the field before, in the compact protocol
 	bit        bool  // the boolean field whose header was read last
@@ -61,28 +65,28 @@ func NewDecoder(protocol Protocol, from io.Reader) *Decoder {
 	return &Decoder{protocol: protocol, from: from, buffer: make([]byte, bufferBytes)}
 }
 
-// Receive reads the reply with this sequence number into a message. It returns a *DfsError or
+// Receive reads the reply with this method and sequence number into a message. It returns a *DfsError or
 // *Refusal if the reply is one of these; with any other error the connection is unusable.
-func (d *Decoder) Receive(sequence int32, reply any) error {
+func (d *Decoder) Receive(method string, sequence int32, reply any) error {
 	d.hasSink = false
-	return d.receive(sequence, reflect.ValueOf(reply).Elem())
+	return d.receive(method, sequence, reflect.ValueOf(reply).Elem())
 }
 
 // ReceiveInto is Receive for the reply to a readRange, whose bytes it reads into `sink`. It returns
 // their number.
-func (d *Decoder) ReceiveInto(sequence int32, sink []byte) (int, error) {
+func (d *Decoder) ReceiveInto(method string, sequence int32, sink []byte) (int, error) {
 	d.sink, d.hasSink, d.filled = sink, true, 0
 	var reply ReadRangeReply
-	err := d.receive(sequence, reflect.ValueOf(&reply).Elem())
+	err := d.receive(method, sequence, reflect.ValueOf(&reply).Elem())
 	d.sink, d.hasSink = nil, false
 	return d.filled, err
 }
 
-func (d *Decoder) receive(sequence int32, reply reflect.Value) error {
+func (d *Decoder) receive(method string, sequence int32, reply reflect.Value) error {
 	if d.err != nil {
 		return d.err
 	}
-	d.left = MaxMessageBytes
+	d.left, d.allowed = MaxMessageBytes, maxElements
 	if d.protocol.Framed {
 		d.left = frameBytes
 		length := binary.BigEndian.Uint32(d.take(frameBytes))
@@ -91,7 +95,7 @@ func (d *Decoder) receive(sequence int32, reply reflect.Value) error {
 		}
 		d.left = int(length)
 	}
-	told := d.message(sequence, reply)
+	told := d.message(method, sequence, reply)
 	if d.protocol.Framed && d.left != 0 {
 		d.fail("a frame and its message differ in length")
 	}
@@ -102,9 +106,9 @@ func (d *Decoder) receive(sequence int32, reply reflect.Value) error {
 }
 
 // message reads one reply, and returns the error that it holds.
-func (d *Decoder) message(sequence int32, reply reflect.Value) error {
-	kind, got := d.header()
-	if got != sequence || kind != typeReply && kind != typeException {
+func (d *Decoder) message(method string, sequence int32, reply reflect.Value) error {
+	kind, isOfMethod, got := d.header(method)
+	if !isOfMethod || got != sequence || kind != typeReply && kind != typeException {
 		d.fail("a reply to another request came")
 		return nil
 	}
@@ -139,25 +143,35 @@ func (d *Decoder) message(sequence int32, reply reflect.Value) error {
 	return told
 }
 
-func (d *Decoder) header() (kind byte, sequence int32) {
+func (d *Decoder) header(method string) (kind byte, isOfMethod bool, sequence int32) {
 	if d.protocol.Compact {
 		id, version := d.byte(), d.byte()
 		if id != compactID || version&0x1f != compactVersion {
 			d.fail("the peer doesn't speak compact Thrift")
 		}
 		sequence = int32(d.uvarint())
-		d.discard(d.length())
-		return version >> 5, sequence
+		return version >> 5, d.names(method), sequence
 	}
 	version := binary.BigEndian.Uint32(d.take(4))
 	if version&0xffff_0000 != binaryVersion {
 		d.fail("the peer doesn't speak binary Thrift")
 	}
-	d.discard(d.length())
-	return byte(version), int32(binary.BigEndian.Uint32(d.take(4)))
+	isOfMethod = d.names(method)
+	return byte(version), isOfMethod, int32(binary.BigEndian.Uint32(d.take(4)))
+}
+
+// names reads a name, and says whether it is this one.
+func (d *Decoder) names(method string) bool {
+	length := d.length()
+	if length != len(method) {
+		d.discard(length)
+		return false
+	}
+	return string(d.take(length)) == method
 }
 
 func (d *Decoder) structure(message reflect.Value, depth int) {
+	d.spend(1)
 	fields := fieldsOf(message.Type())
 	before := d.last
 	d.last = 0
@@ -306,9 +320,20 @@ func (d *Decoder) list() (kind byte, count int) {
 	// Each element has at least one byte.
 	if count > d.left {
 		d.fail("a list claims to be longer than its message")
-		count = 0
 	}
-	return kind, count
+	return kind, d.spend(count)
+}
+
+// spend takes elements from those that the message may still have; it returns how many are to be read.
+func (d *Decoder) spend(count int) int {
+	if count > d.allowed {
+		d.fail("a message has too many elements")
+	}
+	if d.err != nil {
+		return 0
+	}
+	d.allowed -= count
+	return count
 }
 
 // length of a text or list.
@@ -372,6 +397,7 @@ func (d *Decoder) skip(kind byte, depth int) {
 }
 
 func (d *Decoder) skipStructure(depth int) {
+	d.spend(1)
 	before := d.last
 	d.last = 0
 	for d.err == nil {
@@ -415,7 +441,7 @@ func (d *Decoder) skipMap(depth int) {
 		keys, values = d.byte(), d.byte()
 		count = d.length()
 	}
-	for range count {
+	for range d.spend(count) {
 		if d.err != nil {
 			return
 		}
@@ -455,7 +481,7 @@ func (d *Decoder) take(count int) []byte {
 	return d.buffer[d.begin-count : d.begin]
 }
 
-// have receives until the buffer has at least so many unread bytes.
+// have receives until the buffer has at least this many unread bytes.
 func (d *Decoder) have(count int) bool {
 	if d.end-d.begin >= count {
 		return true

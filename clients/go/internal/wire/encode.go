@@ -165,8 +165,30 @@ func (e *Encoder) value(value reflect.Value, field field) {
 			return
 		}
 		e.bytes(value.Bytes())
+	case typeList:
+		e.texts(value, field)
 	default:
 		panic("no request has a field of this type: " + field.name)
+	}
+}
+
+// texts are the elements of a list; no request has lists of other kinds.
+func (e *Encoder) texts(list reflect.Value, field field) {
+	count := list.Len()
+	switch {
+	case !e.protocol.Compact:
+		e.buffer = append(e.buffer, field.elements)
+		e.buffer = binary.BigEndian.AppendUint32(e.buffer, uint32(count))
+	case count < 15:
+		e.buffer = append(e.buffer, byte(count)<<4|compactTypes[field.elements])
+	default:
+		e.buffer = append(e.buffer, 15<<4|compactTypes[field.elements])
+		e.length(count)
+	}
+	element := field
+	element.kind = field.elements
+	for i := range count {
+		e.value(list.Index(i), element)
 	}
 }
 

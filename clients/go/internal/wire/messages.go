@@ -56,12 +56,12 @@ type BlockLocation struct {
 }
 
 type Limits struct {
-	MaxChunkBytes        int32 `thrift:"1,max_chunk_bytes"`
-	MaxMessageBytes      int32 `thrift:"2,max_message_bytes"`
-	MaxPathBytes         int32 `thrift:"3,max_path_bytes"`
-	MaxListPage          int32 `thrift:"4,max_list_page"`
-	MaxHandlesPerSession int32 `thrift:"5,max_handles_per_session"`
-	SessionIdleMs        int64 `thrift:"6,session_idle_ms"`
+	MaxChunkBytes        *int32 `thrift:"1,max_chunk_bytes"`
+	MaxMessageBytes      int32  `thrift:"2,max_message_bytes"`
+	MaxPathBytes         int32  `thrift:"3,max_path_bytes"`
+	MaxListPage          int32  `thrift:"4,max_list_page"`
+	MaxHandlesPerSession int32  `thrift:"5,max_handles_per_session"`
+	SessionIdleMs        int64  `thrift:"6,session_idle_ms"`
 }
 
 type StoreInfo struct {
@@ -231,7 +231,7 @@ type CloseFileRequest struct {
 }
 
 type CloseFileReply struct {
-	Length   int64  `thrift:"1,length"`
+	Length   *int64 `thrift:"1,length"`
 	Replicas *int32 `thrift:"2,replicas"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -121,30 +122,81 @@ func TestARepliesFieldsComeBack(t *testing.T) {
 	for name, protocol := range protocols {
 		sent := FlushFileReply{Position: -1 << 40, Replicas: &replicas}
 		var got FlushFileReply
-		err := NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &sent))).Receive(7, &got)
+		err := NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &sent))).Receive("m", 7, &got)
 		if err != nil || !reflect.DeepEqual(got, sent) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		// Unknown fields are skipped.
 		big := SetAttributesRequest{Path: "x", Permission: &replicas, Mutation: Mutation{RequestID: make([]byte, 50_000), IsRetry: true}}
 		var none MutationReply
-		if err := NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &big))).Receive(7, &none); err != nil {
+		if err := NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &big))).Receive("m", 7, &none); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		// A payload goes into the caller's memory, and never beyond it.
 		data := ReadRangeReply{Data: bytes.Repeat([]byte("x"), 40_000)}
 		into := make([]byte, 50_000)
-		count, err := NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &data))).ReceiveInto(7, into)
+		count, err := NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &data))).ReceiveInto("m", 7, into)
 		if err != nil || !bytes.Equal(into[:count], data.Data) {
 			t.Errorf("%s: %d bytes, %v", name, count, err)
 		}
 		var malformed *MalformedError
-		_, err = NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &data))).ReceiveInto(7, into[:39_999])
+		_, err = NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &data))).ReceiveInto("m", 7, into[:39_999])
 		if !errors.As(err, &malformed) {
 			t.Errorf("%s, too much: %v", name, err)
 		}
-		if err = NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &sent))).Receive(8, &got); !errors.As(err, &malformed) {
+		if err = NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &sent))).Receive("m", 8, &got); !errors.As(err, &malformed) {
 			t.Errorf("%s, another's: %v", name, err)
+		}
+		for _, method := range []string{"n", "", "mm"} {
+			err = NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &sent))).Receive(method, 7, &got)
+			if !errors.As(err, &malformed) {
+				t.Errorf("%s, to %q: %v", name, method, err)
+			}
+		}
+	}
+}
+
+func TestAListOfTextsComesBack(t *testing.T) {
+	for name, protocol := range protocols {
+		for _, count := range []int{0, 1, 14, 15, 200} { // the compact protocol counts to 14 in the head's first byte
+			sent := ConcatFilesRequest{Path: "/to", Sources: []string{}}
+			for i := range count {
+				sent.Sources = append(sent.Sources, fmt.Sprintf("/from/%d", i))
+			}
+			got := ConcatFilesRequest{Sources: []string{}}
+			err := NewDecoder(protocol, bytes.NewReader(reply(t, protocol, &sent))).Receive("m", 7, &got)
+			if err != nil || got.Path != sent.Path || !slices.Equal(got.Sources, sent.Sources) {
+				t.Errorf("%s, %d: %+v, %v", name, count, got, err)
+			}
+		}
+	}
+}
+
+// TestOneReplysElementsAreCountedTogether: each takes more memory than it has bytes.
+func TestOneReplysElementsAreCountedTogether(t *testing.T) {
+	head := "\x80\x01\x00\x02\x00\x00\x00\x01m\x00\x00\x00\x07\x0c\x00\x00"
+	list := func(field string, elements byte, count int, of string) string {
+		size := string(binary.BigEndian.AppendUint32([]byte{elements}, uint32(count)))
+		return field + size + strings.Repeat(of, count)
+	}
+	const half = maxElements / 2
+	for _, one := range []struct {
+		what, fields string
+		isTooMuch    bool
+	}{
+		{"structs", list("\x0f\x00\x01", typeStruct, half-1, "\x00"), false},
+		{"too many structs", list("\x0f\x00\x01", typeStruct, half, "\x00"), true},
+		{"a skipped set", list("\x0e\x00\x63", typeByte, maxElements-1, "x"), false},
+		{"a large skipped set", list("\x0e\x00\x63", typeByte, maxElements, "x"), true},
+		{"two skipped lists", strings.Repeat(list("\x0f\x00\x63", typeByte, half, "x"), 2), true},
+		{"a skipped map", list("\x0d\x00\x63\x03", typeByte, maxElements, "xx"), true},
+		{"skipped structs", strings.Repeat("\x0c\x00\x63\x00", maxElements), true},
+	} {
+		message := head + one.fields + "\x00\x00"
+		var malformed *MalformedError
+		err := NewDecoder(Protocol{}, strings.NewReader(message)).Receive("m", 7, &ListDirectoryReply{})
+		if errors.As(err, &malformed) != one.isTooMuch || err != nil && !one.isTooMuch {
+			t.Errorf("%s: %v", one.what, err)
 		}
 	}
 }
@@ -160,8 +212,8 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, compact, framed bool, data []byte) {
 		protocol := Protocol{Compact: compact, Framed: framed}
 		for _, message := range []any{&ListDirectoryReply{}, &OpenSessionReply{}, &GetBlockLocationsReply{}} {
-			_ = NewDecoder(protocol, bytes.NewReader(data)).Receive(7, message)
+			_ = NewDecoder(protocol, bytes.NewReader(data)).Receive("m", 7, message)
 		}
-		_, _ = NewDecoder(protocol, bytes.NewReader(data)).ReceiveInto(7, make([]byte, 100))
+		_, _ = NewDecoder(protocol, bytes.NewReader(data)).ReceiveInto("m", 7, make([]byte, 100))
 	})
 }

@@ -50,7 +50,7 @@ import System.Timeout (timeout)
 -- | When a request is given up, with all that belongs to it: nanoseconds of the monotonic clock.
 newtype Deadline = Deadline Word64 deriving (Eq, Ord)
 
--- | In so many milliseconds.
+-- | In this many milliseconds.
 deadlineIn :: Int -> IO Deadline
 deadlineIn ms = Deadline . (+ fromIntegral (max 0 ms) * 1000000) <$> getMonotonicTimeNSec
 
@@ -107,8 +107,9 @@ open host port name deadline = do
   found <- try (within deadline (resolve host port))
   case found of
     Left failure -> unreachable (ioe_description failure)
-    Right addresses -> attempt "its name has no address" (fromMaybe [] addresses)
+    Right addresses -> attempt noAddress (fromMaybe [] addresses)
   where
+    noAddress = "the host name " <> host <> " has no address; check the name, or the resolver"
     unreachable problem = throwIO (Lost ("no gateway at " <> name <> ": " <> problem) False)
     attempt problem [] = unreachable problem
     attempt _ (first : others) = do
@@ -185,8 +186,9 @@ call connection request deadline = do
       case (struct 0 reply, lookup 1 reply) of
         (_, Just (Struct problem)) -> throwIO (errorOf request problem)
         (Just result, Nothing) -> pure result
-        _ -> throwIO (straitError Internal (about request) (name <> ": the gateway's answer says nothing"))
+        _ -> throwIO (straitError Internal (about request) (name <> noResult))
   where
+    noResult = ": the gateway's reply has neither a result nor an error (a defect of the gateway)"
     deadlineField = 15 -- deadline_ms, in each request
     name = C.unpack (method request)
     silence = name <> ": the gateway " <> address connection <> " gave no answer in time"
@@ -209,7 +211,7 @@ receiveFrame from = do
   when (size > maxFrame) $ ioError (userError ("a reply of " <> show size <> " bytes"))
   receive from (fromIntegral size)
 
--- | So many bytes, in blocks, so that memory is taken only a block ahead of the bytes that arrive.
+-- | This many bytes, in blocks, so that memory is taken only a block ahead of the bytes that arrive.
 receive :: N.Socket -> Int -> IO ByteString
 receive from size = B.concat <$> blocks size
   where

@@ -97,11 +97,11 @@ class File file where
   -- | The offset of the next byte. Of a writer: the file's length, with all bytes written here.
   hTell :: file -> IO Int64
 
-  -- | Of a writer: puts all bytes on stable storage, if the store can, and throws if that fails. After 'NoSpace' and
-  -- 'Unavailable' it may be repeated.
+  -- | Of a writer: puts all bytes on stable storage (except in HDFS), and throws if that fails. In Kadoop, it
+  -- may be repeated after 'NoSpace' and 'Unavailable'.
   hClose :: file -> IO ()
 
-  -- | Gives the file up. Of a writer: what was flushed stays, and other bytes may be lost.
+  -- | Ends the file. Of a writer: flushed bytes stay; other bytes may be lost.
   hAbandon :: file -> IO ()
 
 -- Reading
@@ -115,7 +115,7 @@ data Reader = Reader
     isClosed :: IORef Bool
   }
 
--- | What the gateway told of the file.
+-- | The gateway's reply when it opened the file.
 data Opened = Opened
   { handleNumber :: Int64,
     knownLength :: Int64,
@@ -152,7 +152,7 @@ instance File Reader where
 forget :: Client -> Opened -> IO ()
 forget client file = tidy client (Request "closeFile" [] [(4, I64 (handleNumber file))])
 
--- | So many bytes from the position; fewer at the end of the file only.
+-- | This many bytes from the position; fewer at the end of the file only.
 hGet :: Reader -> Int -> IO ByteString
 hGet reader count = do
   when (count < 0) $ throwIO (invalid (readerPath reader) "a negative length")
@@ -184,7 +184,7 @@ hGetContents reader = B.concat <$> rest
       part <- hGet reader most
       if B.null part then pure [] else (part :) <$> rest
 
--- | So many bytes from an offset; fewer at the end of the file only. The position stays.
+-- | This many bytes from an offset; fewer at the end of the file only. The position stays.
 hGetAt :: Reader -> Int64 -> Int -> IO ByteString
 hGetAt reader offset count = do
   when (offset < 0 || count < 0) $ throwIO (invalid (readerPath reader) "a negative offset or length")
@@ -243,8 +243,8 @@ fetch reader offset count = do
 
 -- Writing
 
--- | A file that is written at its end. After 'NoSpace' and 'Unavailable' it is still open: it keeps the bytes that the
--- gateway hasn't taken, and sends them again with the next call.
+-- | A file that is written at its end. After 'NoSpace' and 'Unavailable', a file of Kadoop is still open: it keeps the
+-- bytes that the gateway hasn't taken, and sends them first.
 data Writer = Writer
   { writerClient :: Client,
     writerPath :: FilePath,

@@ -287,7 +287,7 @@ outcomeUnknown request cause =
 named :: Request -> String -> String
 named request message = decodeText (method request) <> ": " <> message
 
--- | So many bytes that nobody can predict.
+-- | This many random bytes that nobody can predict.
 randomBytes :: Int -> IO ByteString
 randomBytes count = withBinaryFile "/dev/urandom" ReadMode (`B.hGet` count)
 

@@ -24,7 +24,7 @@ import Strait.Tree
 import Strait.Wire
 import System.Directory (removeFile, renameFile)
 import qualified System.Directory as Local
-import System.FilePath (takeFileName)
+import System.FilePath (takeDirectory, takeFileName, (</>))
 import qualified System.IO as Local
 import Prelude hiding (readFile, writeFile)
 
@@ -50,7 +50,7 @@ getFile :: Client -> Existing -> FilePath -> FilePath -> IO ()
 getFile client existing source target = do
   taken <- Local.doesPathExist target
   when (taken && existing == KeepExisting) $ throwIO (straitError AlreadyExists (Just target) "the local path is taken")
-  temporary <- (target <>) . (".strait-" <>) <$> randomName
+  temporary <- (takeDirectory target </>) . (".strait-get-" <>) <$> randomName
   withFile client source Strait.ReadMode $ \file -> do
     Local.withBinaryFile temporary Local.WriteMode (copy (hGet file pieceBytes) . B.hPut)
       `onException` removeIfThere temporary

@@ -37,7 +37,7 @@ import Control.Exception (handleJust, onException, throwIO)
 import Control.Monad (foldM, guard, unless, void)
 import Data.ByteString (ByteString)
 import Data.Int (Int16, Int32, Int64)
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, listToMaybe)
 import Data.Time.Clock (UTCTime)
 import Data.Time.Clock.POSIX (posixSecondsToUTCTime, utcTimeToPOSIXSeconds)
 import Strait.Connection (Request (..))
@@ -119,7 +119,8 @@ foldDirectory client path pageEntries step start = do
   began <- incarnation client
   let go reply accumulated = do
         let cursor = integer 2 reply
-        after <- foldM step accumulated (map infoOf (structs 1 reply)) `onException` mapM_ leave cursor
+        let entries = map infoOf (structs 1 reply)
+        after <- (check entries cursor >> foldM step accumulated entries) `onException` mapM_ leave cursor
         case cursor of
           Nothing -> pure after
           Just _ -> do
@@ -136,6 +137,23 @@ foldDirectory client path pageEntries step start = do
     page cursor =
       Request "listDirectory" [path] ([(2, text path)] <> optional 3 I64 cursor <> optional 4 I32 pageEntries)
     leave cursor = tidy client (Request "closeFile" [] [(4, I64 cursor)])
+    check entries = mapM_ refuse . defect path entries
+    refuse why = throwIO (straitError Internal (Just path) ("list " <> path <> ": the gateway " <> why))
+
+-- | What is wrong with a page of a listing. Programs join entries' names to paths of their own.
+defect :: FilePath -> [Info] -> Maybe Int64 -> Maybe String
+defect _ [] (Just _) = Just "sent an empty page that isn't the last (a defect of the gateway)"
+defect path entries _ = listToMaybe [named entry | entry <- entries, not (isChild entry)]
+  where
+    named entry = "named " <> infoPath entry <> ", which isn't in this directory"
+    isChild entry =
+      infoPath entry == directory <> "/" <> infoName entry
+        && infoName entry `notElem` ["", ".", ".."]
+        && '\0' `notElem` infoName entry
+    directory = concatMap ('/' :) (names path)
+    names rooted = case break (== '/') (dropWhile (== '/') rooted) of
+      ("", _) -> []
+      (name, rest) -> name : names rest
 
 -- | Makes a directory and its missing parents; one that exists is no error. The permission bits are the directory's.
 createDirectories :: Client -> Maybe Int32 -> FilePath -> IO ()
@@ -196,7 +214,7 @@ setAttributes client path new =
   where
     milliseconds time = I64 (round (utcTimeToPOSIXSeconds time * 1000))
 
--- | Cuts a closed file to so many bytes.
+-- | Cuts a closed file to this many bytes.
 truncateFile :: Client -> FilePath -> Int64 -> IO ()
 truncateFile client path size = changed client "truncateFile" [path] [(4, text path), (5, I64 size)]
 

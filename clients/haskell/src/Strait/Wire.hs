@@ -200,7 +200,7 @@ type Parser = StateT Input (Either String)
 broken :: String -> Parser a
 broken = lift . Left
 
--- | So many bytes, without a copy. The length is checked against what is left of the frame.
+-- | This many bytes, without a copy. The length is checked against the rest of the frame.
 slice :: Int -> Parser ByteString
 slice size = do
   Input left values <- get

@@ -80,7 +80,8 @@ sub spew_utf8 ($self, $path, @text) {
 sub stat ($self, $path) {
     my $info = $self->{session}->query('getFileInfo', path(2, $path), $path)->struct(1);
     return Strait::FS::Info->new($info) if $info;
-    Strait::FS::Error->throw('Internal', "the gateway's answer is empty", path => $path);
+    my $message = "stat: the gateway's reply has no file status (a defect of the gateway)";
+    Strait::FS::Error->throw('Internal', $message, path => $path);
 }
 
 sub exists ($self, $path) {

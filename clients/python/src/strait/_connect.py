@@ -18,15 +18,16 @@ _VERDICTS = {
     64: "its certificate is for another name; connect by that name, or renew it with this one",
 }
 _UNTRUSTED = "its certificate isn't trusted; name the file of its authority by tls=PATH"
+_REJECTED = "it rejects the client's certificate; get one from the gateway's authority"
 # Alerts of RFC 8446, section 6.2, as OpenSSL names them, about our certificate.
 _REFUSALS = {
     "CERTIFICATE_REQUIRED": "it wants a certificate of the client: pass as tls an ssl.SSLContext "
     "after load_cert_chain",
-    "CERTIFICATE_EXPIRED": "it refuses the client's certificate, which has expired; renew that",
-    "CERTIFICATE_REVOKED": "it refuses the client's certificate, which is revoked; get another",
-    "UNKNOWN_CA": "it doesn't trust the client's certificate; get one from its own authority",
-    "CERTIFICATE_UNKNOWN": "it refuses the client's certificate; get one from its own authority",
-    "BAD_CERTIFICATE": "it refuses the client's certificate; get one from its own authority",
+    "CERTIFICATE_EXPIRED": "it rejects the client's certificate: it has expired; renew it",
+    "CERTIFICATE_REVOKED": "it rejects the client's certificate: it was revoked; get a new one",
+    "UNKNOWN_CA": "it doesn't trust the client's certificate; get one from the gateway's authority",
+    "CERTIFICATE_UNKNOWN": _REJECTED,
+    "BAD_CERTIFICATE": _REJECTED,
     "UNSUPPORTED_CERTIFICATE": "it takes no client certificate of this kind; get another",
 }
 
@@ -72,7 +73,9 @@ def _connect_to_any(host: str, port: int, deadline: float) -> socket.socket:
         why = error.strerror if isinstance(error, OSError) else "no name of a host"
         reason = f"the name {host} can't be resolved: {why}; check its spelling, and DNS"
         raise ConnectionLostError(reason, sent=False) from error
-    failure: OSError = OSError("the name has no address")
+    failure: OSError = OSError(
+        f"the host name {host} has no address; check the name, or the resolver"
+    )
     for left, (family, kind, protocol, _, address) in zip(
         range(len(addresses), 0, -1), addresses, strict=True
     ):

@@ -42,6 +42,24 @@ def receive_range(connection: Connection, sink: memoryview) -> int:
     return len(data)
 
 
+def _in_parts(length: int, read: Callable[[memoryview, int], int]) -> list[memoryview]:
+    """Up to `length` bytes by `read` into memory, behind so many bytes; it gives 0 at the end.
+
+    Parts, since a filled buffer can't always be enlarged: a caller whose read failed may still
+    hold it.
+    """
+    parts: list[memoryview] = []
+    got, whole = 0, True
+    while whole and (size := min(length - got, max(BELIEVED_BYTES, got))):
+        part, filled = memoryview(bytearray(size)), 0
+        while filled < size and (count := read(part[filled:], got + filled)):
+            filled += count
+        whole = filled == size
+        got += filled
+        parts.append(part[:filled])
+    return parts
+
+
 class RemoteReader(io.RawIOBase):
     """An unbuffered remote file, open to read; `Client.open` wraps it in a `BufferedReader`.
 
@@ -75,9 +93,11 @@ class RemoteReader(io.RawIOBase):
     def _open(self, deadline: float | None = None) -> None:
         reply = self._session.call("openFile", OpenFileRequest(path=self.name), deadline)
         if (reply.length or 0) < self._length:
-            raise errors.Unavailable("the file was replaced by a shorter one", self.name)
+            message = "the file was replaced by a shorter one"
+            raise errors.Unavailable(message, self.name, retry_safe=False)
         if self._identity and reply.identity and reply.identity != self._identity:
-            raise errors.Unavailable("the file was replaced by another", self.name)
+            message = "the file was replaced by another"
+            raise errors.Unavailable(message, self.name, retry_safe=False)
         self._handle, self._length = reply.handle, reply.length or 0
         self._identity = reply.identity or self._identity
 
@@ -98,16 +118,8 @@ class RemoteReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         """The rest of the file."""
-        # Parts, since a filled buffer can't always be enlarged: a caller whose read failed may
-        # still hold it.
         parts: list[bytes | memoryview] = []
-        whole = True
-        while whole and (length := min(self._left(), max(BELIEVED_BYTES, sum(map(len, parts))))):
-            part, filled = memoryview(bytearray(length)), 0
-            while filled < length and (count := self.readinto(part[filled:])):
-                filled += count
-            whole = filled == length
-            parts.append(part[:filled])
+        parts += _in_parts(self._left(), lambda view, _: self.readinto(view))
         # Bytes appended since it was opened; ends with an empty read.
         while more := self.read(CHUNK_BYTES):
             parts.append(more)
@@ -124,13 +136,12 @@ class RemoteReader(io.RawIOBase):
             raise ValueError("a negative length")
         if length <= SHORT_RANGE_BYTES:
             return self._pread_short(length, offset)
-        data = bytearray(length)
-        view, filled = memoryview(data), 0
-        while filled < length and (
-            count := self._read_once(offset + filled, view[filled:], self._session.deadline())
-        ):
-            filled += count
-        return bytes(view[:filled])
+        return b"".join(
+            _in_parts(
+                length,
+                lambda view, at: self._read_once(offset + at, view, self._session.deadline()),
+            )
+        )
 
     def _pread_short(self, length: int, offset: int) -> bytes:
         data = b""

@@ -127,7 +127,7 @@ def run(
     options: Sequence[str] = (),
     strait: str | os.PathLike[str] | None = None,
 ) -> RunResults:
-    """Runs a command for each file, or each piece of large ones, on hosts that hold its bytes.
+    """Runs a command for each file, or with `split` for each piece of it, where its bytes are.
 
     A string may be a pattern. The URIs of an iterable are taken as they are. Yields a `RunResult`
     for each input, in their order or, without `ordered`, as commands end. Afterwards it raises the

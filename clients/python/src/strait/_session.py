@@ -194,7 +194,8 @@ class Session:
                 if connecting and sent and hasattr(request, "request_id"):
                     raise self._unknown(method, request, error) from error
                 if isinstance(error, errors.TimedOut):
-                    error.retry_safe = not hasattr(request, "request_id")
+                    # While it connected, nothing of this request was sent.
+                    error.retry_safe = connecting or not hasattr(request, "request_id")
                     errors.at(error, path)
                 raise
         assert last is not None, "a second Unauthenticated is raised"
@@ -343,6 +344,9 @@ class Session:
         reply = connection.call(
             "openSession", OpenSessionRequest(version=ProtocolVersion.V1, **credentials)
         )
+        chunk_bytes = None if reply.limits is None else reply.limits.max_chunk_bytes
+        if chunk_bytes is not None and chunk_bytes <= 0:
+            raise errors.Internal(f"openSession: the gateway's max_chunk_bytes is {chunk_bytes}")
         connection.login = login
         with self._lock:
             if login < self._login:
@@ -353,8 +357,8 @@ class Session:
             self.user = reply.user or ""
             if reply.store is not None:
                 self.store = StoreInfo._of(reply.store)
-            if reply.limits is not None and reply.limits.max_chunk_bytes:
-                self.max_chunk_bytes = reply.limits.max_chunk_bytes
+            if chunk_bytes is not None:
+                self.max_chunk_bytes = chunk_bytes
 
     def _notice_fork(self) -> None:
         """In a child process: leaves the parent's connections to the parent."""

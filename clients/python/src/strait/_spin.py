@@ -22,7 +22,7 @@ class Spinner:
         self._asleep = 0
 
     def receive(self, most: int) -> bytes:
-        """The next bytes, at most so many; none if the other end has closed."""
+        """The next bytes, at most this many; none if the other end has closed."""
         if self._asleep:
             self._asleep -= 1
         elif self._may_spin:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from strait import errors
 from strait._gen.ttypes import GetFileInfoRequest, RemovePathRequest
+from strait._writer import RemoteWriter
 
 if TYPE_CHECKING:
     from strait._open import CreateOptions
@@ -43,6 +44,7 @@ def get(
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(client.open(source, "rb", buffering=0))
         reader.expect_all()
+        length = reader.length  # later, it may be that of a file opened again
         if isinstance(local, str | os.PathLike):
             appearing = _appearing(client, source, Path(local), overwrite=overwrite)
             target = stack.enter_context(appearing)
@@ -57,7 +59,10 @@ def get(
             buffer = next(buffers)
             return buffer[: reader.readinto(buffer)]
 
-        return _copy(read, lambda data: _write_all(target, data), reader.length, progress)
+        copied = _copy(read, lambda data: _write_all(target, data), length, progress)
+        if copied < length:
+            raise errors.Busy("the file became shorter while it was read", source)
+        return copied
 
 
 def put(
@@ -93,7 +98,10 @@ def put(
                 stack.callback(writer.give_up)
                 chunk_bytes = writer.chunk_bytes
                 copied = _copy(
-                    lambda: _read_some(source, chunk_bytes), writer.write, total, progress
+                    lambda: _read_some(source, chunk_bytes),
+                    lambda data: _append_all(writer, data),
+                    total,
+                    progress,
                 )
                 writer.close()
             except errors.OutcomeUnknown as error:
@@ -146,15 +154,27 @@ def _write_all(target: BinaryIO, data: bytes | memoryview) -> None:
         taken = target.write(left)
         if taken is None:  # by a raw file that doesn't block, or one that doesn't count
             if isinstance(target, io.RawIOBase):
-                raise BlockingIOError(errno.EAGAIN, "the file to write to takes nothing now")
+                raise BlockingIOError(
+                    errno.EAGAIN,
+                    "get: the local file is non-blocking, and takes no bytes now; make it blocking",
+                )
             return
         left = left[taken:]
+
+
+def _append_all(writer: RemoteWriter, data: bytes | memoryview) -> None:
+    # A read may give more than the writer takes. Mostly it takes all, and `bytes` uncopied.
+    while data:
+        data = data[writer.write(data) :]
 
 
 def _read_some(source: BinaryIO, size: int) -> bytes:
     data = source.read(size)
     if data is None:
-        raise BlockingIOError(errno.EAGAIN, "the file to read from has nothing now")
+        raise BlockingIOError(
+            errno.EAGAIN,
+            "put: the local file is non-blocking, and has no bytes now; make it blocking",
+        )
     return data
 
 

@@ -6,6 +6,10 @@ from typing import Any
 
 from strait._gen.ttypes import FileType
 
+# The first and the last second of `datetime`, in milliseconds since 1970-01-01 UTC.
+FIRST_MS = -62_135_596_800_000
+LAST_MS = 253_402_300_799_000
+
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
@@ -39,7 +43,9 @@ class FileInfo:
 
     @property
     def modified(self) -> datetime:
-        return datetime.fromtimestamp(self.modified_ms / 1000, UTC)
+        """`modified_ms` as a time; the first or last one that `datetime` has, if it is beyond."""
+        ms = min(max(self.modified_ms, FIRST_MS), LAST_MS)
+        return datetime.fromtimestamp(ms / 1000, UTC)
 
     @classmethod
     def _of(cls, wire: Any) -> "FileInfo":

@@ -157,6 +157,8 @@ class SocketTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
         self.requests = number
         self._send_all(request if self._framed else request[_ranges.FRAME_BYTES :])
         most = length + _ranges.REPLY_BYTES
+        if not self._framed:
+            most -= _ranges.FRAME_BYTES
         reply = self._receive_soon(most)
         found = _ranges.find_data(reply, number, framed=self._framed)
         if found is not None:

@@ -51,6 +51,8 @@ class RemoteWriter(io.RawIOBase):
         self._handle = opened.handle
         self._incarnation = session.incarnation
         self._position = opened.position or 0
+        #: Most bytes that one `write` accepts. The same for all, whatever a later login says.
+        self.chunk_bytes = min(CHUNK_BYTES, session.max_chunk_bytes)
         # Appends that aren't acknowledged, in order. The first `_awaited` of them are on their way
         # on `_connection`; the others have to be sent (again).
         self._kept: deque[Any] = deque()
@@ -77,11 +79,6 @@ class RemoteWriter(io.RawIOBase):
             self._append(data if whole else bytes(view))
         return len(view)
 
-    @property
-    def chunk_bytes(self) -> int:
-        """Most bytes that one `write` accepts."""
-        return min(CHUNK_BYTES, self._session.max_chunk_bytes)
-
     def flush(self) -> None:
         """Brings written bytes into every replica's memory, visible to programs that open it.
 
@@ -93,7 +90,8 @@ class RemoteWriter(io.RawIOBase):
     def sync(self) -> int | None:
         """Brings written bytes to stable storage. In object stores it promises nothing.
 
-        Returns how many replicas hold it, at least; None where the store can't tell.
+        Returns how many replicas hold them, at least; None if the store gives no number, or if
+        nothing was written.
         """
         self._flush(FlushMode.SYNC)
         return self._replicas
@@ -102,7 +100,7 @@ class RemoteWriter(io.RawIOBase):
     def replicas(self) -> int | None:
         """How many replicas held the bytes, at least, at the last `flush`, `sync` or `close`.
 
-        None where the store can't tell.
+        None if the store gives no number, or if nothing was written.
         """
         return self._replicas
 
@@ -130,24 +128,29 @@ class RemoteWriter(io.RawIOBase):
         if self.closed:
             return
         self._dropped = self._dropped or getattr(self, "_finalizing", False)
+        length = None
         try:
             if self._process == os.getpid():
-                self._close()
+                length = self._close()
         except BaseException as error:
             self._leave_open_or_give_up(error)
             raise
         self._end()
+        if length is not None and 0 <= length != self._position:
+            message = f"the file has {length} bytes instead of {self._position}"
+            raise errors.Internal(message, self.name)
 
     def _leave_open_or_give_up(self, error: BaseException) -> None:
         """After an error of `close`: somebody may repeat it, unless the file was dropped."""
         if error is not self._refusal or self._dropped:
             self.give_up()
 
-    def _close(self) -> None:
+    def _close(self) -> int | None:
+        """The length that the file has then, if the gateway tells."""
         if self._session.closed:
             if self._kept:
                 raise ValueError("the client was closed before its file")
-            return
+            return None
         if self._dropped and self._refusal is not None:
             raise self._refusal  # without another try, for which nobody waits
         self._settle()
@@ -156,6 +159,8 @@ class RemoteWriter(io.RawIOBase):
         except errors.StraitError as error:
             raise self._explained(error) from error
         self._replicas = reply.replicas
+        length: int | None = reply.length
+        return length
 
     def _end(self) -> None:
         self._ended = True

@@ -271,7 +271,7 @@ class AsyncFile:
         await self._run("flush")
 
     async def sync(self) -> int | None:
-        """Puts the written bytes on stable storage; says how many replicas hold them.
+        """Puts the written bytes on stable storage; returns how many replicas hold them, at least.
 
         In object stores it promises nothing.
         """

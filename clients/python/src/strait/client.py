@@ -148,7 +148,8 @@ class Client:
         """The status of the file or directory at `path`."""
         reply = self._session.call("getFileInfo", GetFileInfoRequest(path=_text(path)))
         if reply.info is None:
-            raise errors.Internal("the gateway's answer says nothing", _text(path))
+            why = "stat: the gateway's reply has no file status (a defect of the gateway)"
+            raise errors.Internal(why, _text(path))
         return FileInfo._of(reply.info)
 
     def exists(self, path: RemotePath) -> bool:
@@ -193,7 +194,13 @@ class Client:
             if cursor is None and len(entries) == 1 and _is_same_path(entries[0].path, path):
                 raise errors.NotADirectory("only directories have entries", path)
             if not entries and reply.cursor is not None:
-                raise errors.Internal("the gateway lists nothing, and has more of it", path)
+                raise errors.Internal(
+                    "scandir: the gateway sent an empty page that isn't the last "
+                    "(a defect of the gateway)",
+                    path,
+                )
+            for entry in entries:
+                _check_is_in(entry.path, path)
             try:
                 yield from entries
             except GeneratorExit:
@@ -428,7 +435,8 @@ class Client:
         """Copies a remote file to a local path or binary file object; says how many bytes.
 
         A local path appears only when all is there; where a file has it already
-        and may not be replaced (`overwrite`), that is a `FileExistsError`.
+        and may not be replaced (`overwrite`), that is a `FileExistsError`. A file that
+        becomes shorter meanwhile is `Busy`.
         `progress` is called with the bytes copied so far and the bytes in all.
         """
         return _transfer.get(self, _text(source), local, progress, overwrite=overwrite)
@@ -478,4 +486,18 @@ def _tls_context(tls: bool | LocalPath | ssl.SSLContext) -> ssl.SSLContext | Non
 
 
 def _is_same_path(one: str, other: str) -> bool:
-    return [*filter(None, one.split("/"))] == [*filter(None, other.split("/"))]
+    return plain_path(one) == plain_path(other)
+
+
+def plain_path(path: str) -> str:
+    """An absolute path as the gateway spells it: without repeated or trailing slashes."""
+    return "/" + "/".join(filter(None, path.split("/")))
+
+
+def _check_is_in(entry: str, directory: str) -> None:
+    """Programs join entries' names to local paths, and a wrong name could lead out of those."""
+    name = entry.rpartition("/")[2]
+    is_child = entry == f"{plain_path(directory).rstrip('/')}/{name}"
+    if not is_child or name in ("", ".", "..") or "\0" in name:
+        message = f"scandir: the gateway named {entry!r}, which isn't in this directory"
+        raise errors.Internal(message, directory)

@@ -31,7 +31,7 @@ from strait._transfer import name_asked_for, take_name, within
 from strait._types import BlockLocation, FileInfo
 from strait._uri import DEFAULT_PORT, SCHEME, Uri
 from strait._writer import BufferedWriter, RemoteWriter
-from strait.client import DEFAULT_BUFFER_BYTES, DEFAULT_TIMEOUT_S, Client, connect
+from strait.client import DEFAULT_BUFFER_BYTES, DEFAULT_TIMEOUT_S, Client, connect, plain_path
 
 R = TypeVar("R")
 #: A path, and the bounds of a slice of its file.
@@ -46,6 +46,11 @@ OPEN_FILES = 128
 FSSPEC_OPTIONS = frozenset(
     {"use_listings_cache", "listings_expiry_time", "max_paths", "asynchronous", "loop"}
 )
+# Programs such as Hugging Face's datasets put the scheme before an instance's paths. Then all that
+# follows it is a path, and gateway and store are options.
+PLACELESS = f"{SCHEME}/"
+# Options of fsspec's own files, which programs pass in every mode. They mean nothing to a writer.
+READING_OPTIONS = frozenset({"cache_type", "size"})
 
 # fsspec makes an instance for each thread. They share a session by their arguments, since a gateway
 # bounds the sessions of a user.
@@ -146,7 +151,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def __init__(
         self,
-        host: str,
+        host: str | None = None,
         port: int = DEFAULT_PORT,
         store: str | None = None,
         *,
@@ -157,6 +162,10 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         timeout: float = DEFAULT_TIMEOUT_S,
         **fsspec_options: Any,
     ) -> None:
+        if host is None:
+            raise errors.InvalidArgument(
+                "no gateway is named: use strait://HOST:PORT/path, or the options host and port"
+            )
         unknown = fsspec_options.keys() - FSSPEC_OPTIONS
         if unknown:
             # A misspelled password would be a login as nobody.
@@ -204,19 +213,27 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         path = stringify_path(path)
-        if path.startswith(SCHEME):
+        if path.startswith(SCHEME) and not path.startswith(PLACELESS):
             return Uri.parse(path).path
-        return "/" + path.strip("/")
+        return "/" + path.removeprefix(SCHEME).strip("/")
 
     def _strip_own(self, path: Any) -> Any:
-        """`_strip_protocol`, which refuses a URI of another store than this one's."""
+        """`_strip_protocol`, which refuses a URI of another gateway or store than this one's."""
         for one in path if isinstance(path, list) else [path]:
             text = stringify_path(one)
-            store = Uri.parse(text).store if text.startswith(SCHEME) else None
-            if store not in (None, self._uri.store):
-                ours = self._uri.store or "the gateway's default"
-                raise errors.InvalidArgument(f"this file system's store is {ours}", text)
+            if text.startswith(SCHEME) and not text.startswith(PLACELESS):
+                self._check_place(text)
         return type(self)._strip_protocol(path)
+
+    def _check_place(self, text: str) -> None:
+        uri, own = Uri.parse(text), self._uri
+        if (uri.host.lower(), uri.port) != (own.host.lower(), own.port):
+            # Programs with one file system for each scheme would copy a gateway's file onto itself.
+            ours, other = f"{own.host}:{own.port}", f"{uri.host}:{uri.port}"
+            raise errors.InvalidArgument(f"this file system's gateway is {ours}, not {other}", text)
+        if uri.store not in (None, own.store):
+            ours = own.store or "the gateway's default"
+            raise errors.InvalidArgument(f"this file system's store is {ours}", text)
 
     def unstrip_protocol(self, name: str) -> str:
         if name.startswith(SCHEME):
@@ -227,7 +244,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        if not path.startswith(SCHEME):
+        if not path.startswith(SCHEME) or path.startswith(PLACELESS):
             return {}
         uri = Uri.parse(path)
         where: dict[str, Any] = {"host": uri.host, "port": uri.port}
@@ -236,7 +253,9 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
     # -- Looking
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        return _entry(self.client.stat(self._strip_protocol(path)))
+        path = self._strip_protocol(path)
+        # `find` names files by it, and `get` local ones: the gateway is to have no say in that.
+        return _entry(self.client.stat(path)) | {"name": plain_path(path)}
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         path = self._strip_protocol(path)
@@ -245,6 +264,19 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         except errors.NotADirectory:
             entries = [self.info(path)]
         return entries if detail else [entry["name"] for entry in entries]
+
+    def walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        topdown: bool = True,
+        on_error: Any = "omit",
+        **kwargs: Any,
+    ) -> Any:
+        """Where a directory can't be listed, it is left out, but not where the gateway is wrong."""
+        if on_error == "omit":
+            on_error = _raise_internal
+        return super().walk(path, maxdepth, topdown, on_error, **kwargs)
 
     def exists(self, path: str, **kwargs: Any) -> bool:
         return self.client.exists(self._strip_protocol(path))
@@ -279,6 +311,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         target = None
         if mode not in ("wb", "xb", "ab"):
             raise ValueError(f"invalid mode: {mode!r}; stores read, or append, but not both")
+        created = {name: value for name, value in options.items() if name not in READING_OPTIONS}
         if not autocommit:
             if mode == "ab":
                 raise errors.Unsupported("a transaction can't append", path)
@@ -286,7 +319,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 raise errors.AlreadyExists("the path is taken", path)
             path, target = _beside(path), path
         return Writer(
-            self.client.open(path, mode, buffering=0, **options),  # type: ignore[call-overload]
+            self.client.open(path, mode, buffering=0, **created),  # type: ignore[call-overload]
             size, self.client, target,
         )  # fmt: skip
 
@@ -503,6 +536,11 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if self.isdir(target):
             target = f"{target.rstrip('/')}/{source.rpartition('/')[2]}"
         self.client.replace(source, target)
+
+
+def _raise_internal(error: OSError) -> None:
+    if isinstance(error, errors.Internal):
+        raise error
 
 
 def _entry(info: FileInfo) -> dict[str, Any]:

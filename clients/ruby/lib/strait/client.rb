@@ -119,7 +119,7 @@ module Strait
       incarnation = page[:incarnation]
       loop do
         cursor = page[:cursor]
-        page.fetch(:entries, []).each { |entry| yield Stat.of(entry) }
+        entries(page, path).each { |entry| yield entry }
         break unless cursor
 
         page = next_page(path, cursor, page_entries, incarnation)
@@ -172,7 +172,7 @@ module Strait
       nil
     end
 
-    # Cuts a closed file to so many bytes.
+    # Cuts a closed file to this many bytes.
     def truncate(path, length)
       @session.change(:truncateFile, path:, length:)
       nil
@@ -192,7 +192,12 @@ module Strait
       context = OpenSSL::SSL::SSLContext.new
       context.set_params(tls == true ? {} : tls)
       context.verify_hostname = false # the connection does, which knows addresses, too
+      context.setup # reads the files
       context
+    rescue OpenSSL::SSL::SSLError => e
+      files = tls.is_a?(Hash) ? tls.values_at(:ca_file, :ca_path).compact : []
+      reading = "can't read certificates from #{files.join(" or ")}: " if files.any? # the message names none
+      raise InvalidArgument, "tls: #{reading}#{e.message}"
     end
 
     def use(file)
@@ -216,6 +221,28 @@ module Strait
       raise if e.is_a?(InvalidArgument) && @session.incarnation == incarnation
 
       raise Unavailable.new("the session ended during the listing; list again", path:, retry_safe: true)
+    end
+
+    # A page's Stats. Programs join their names to paths of their own.
+    def entries(page, path)
+      found = page.fetch(:entries, []).map { |entry| Stat.of(entry) }
+      if found.empty? && page[:cursor]
+        raise Internal.new("list: the gateway sent an empty page that isn't the last (a defect of the gateway)", path:)
+      end
+
+      listed = Messages.request(:listDirectory, { path: })[2].last # as it was sent
+      stray = found.find { |entry| !child?(entry.path, listed) }
+      return found unless stray
+
+      raise Internal.new("list #{listed}: the gateway named #{stray.path}, which isn't in this directory", path:)
+    end
+
+    # Whether an entry's path is one of a directory's entries.
+    def child?(entry, directory)
+      parent, slash, name = entry.b.rpartition("/")
+      names = ->(path) { path.b.split("/").reject(&:empty?) }
+      !slash.empty? && parent == names.call(directory).map { |one| "/#{one}" }.join &&
+        !["", ".", ".."].include?(name) && !name.include?("\0")
     end
 
     def milliseconds(time)

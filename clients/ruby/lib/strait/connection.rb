@@ -34,7 +34,7 @@ module Strait
     end
 
     def self.connect(uri, deadline)
-      why = "its name has no address"
+      why = "the host name #{uri.host} has no address; check the name, or the resolver"
       found = Addrinfo.getaddrinfo(uri.host, uri.port, nil, :STREAM)
       found.each_with_index do |address, index|
         return address.connect(timeout: deadline.left / (found.size - index))

@@ -27,7 +27,7 @@ module Strait
       open
     end
 
-    # Reads up to so many bytes, fewer only at the end of the file, and nil there. Without a length: all to the end.
+    # Reads up to this many bytes, fewer only at the end of the file, and nil there. Without a length: all to the end.
     def read(length = nil, buffer = nil)
       raise ArgumentError, "negative length #{length} given" if length&.negative?
 
@@ -44,7 +44,7 @@ module Strait
       bytes unless bytes.empty? && length.positive?
     end
 
-    # Reads what one request brings, up to so many bytes; an EOFError at the end of the file.
+    # Reads what one request brings, up to this many bytes; an EOFError at the end of the file.
     def readpartial(length, buffer = nil)
       raise ArgumentError, "negative length #{length} given" if length.negative?
 
@@ -55,7 +55,7 @@ module Strait
       buffer ? buffer.replace(part) : part
     end
 
-    # Reads up to so many bytes at an offset, fewer only at the end of the file; an EOFError there. The position stays.
+    # Reads up to this many bytes at an offset, fewer only at the file's end; an EOFError there. The position stays.
     def pread(length, offset, buffer = nil)
       raise InvalidArgument.new("a negative offset or length", path: @path) if length.negative? || offset.negative?
 
@@ -117,7 +117,7 @@ module Strait
 
     private
 
-    # The bytes at the position, up to so many; nil at the end of the file.
+    # The bytes at the position, up to this many; nil at the end of the file.
     def ahead(length)
       raise IOError, "closed file: #{@path}" if closed?
 

@@ -15,12 +15,14 @@ module Strait
       is_free = replace || !File.exist?(target)
       raise AlreadyExists.new("the local file exists; pass replace: true", path: target) unless is_free
 
-      temporary = "#{target}.strait-#{SecureRandom.hex(8)}"
+      temporary = File.join(File.dirname(target), ".strait-get-#{SecureRandom.hex(8)}")
       begin
         self.open(source, "rb") do |file|
           File.open(temporary, File::WRONLY | File::CREAT | File::EXCL | File::BINARY) { |copy| transfer(file, copy) }
         end
         File.rename(temporary, target)
+      rescue SystemCallError => e
+        raise e.class, target # nobody knows the temporary name
       ensure
         FileUtils.rm_f(temporary)
       end

@@ -23,6 +23,8 @@ module Strait
     MAX_FRAME_BYTES = 16 << 20
     # The deepest reply of idl/dfs.thrift has four levels.
     MAX_DEPTH = 16
+    # Of a reply's structs and items. A page of a listing has some thousand.
+    MAX_VALUES = 1 << 18
     VERSION = 0x8001_0000
     CALL = 1
     EXCEPTION = 3
@@ -102,6 +104,7 @@ module Strait
       def initialize(frame, at = 0)
         @frame = frame
         @at = at
+        @values = 0
       end
 
       def end?
@@ -118,6 +121,7 @@ module Strait
       end
 
       def struct(depth = 0)
+        count(1)
         fields = {}
         while (type = byte) != STOP
           number = integer(I16)
@@ -127,6 +131,12 @@ module Strait
       end
 
       private
+
+      # Structs and items take far more memory than bytes.
+      def count(more)
+        @values += more
+        raise Malformed, "a reply with too many values" if @values > MAX_VALUES
+      end
 
       def left
         @frame.bytesize - @at
@@ -165,11 +175,12 @@ module Strait
       end
 
       def items(types, depth)
-        count = u32
+        length = u32
         # Each item takes a byte or more.
-        raise Malformed, "a reply with a wrong length" if count * types.size > left
+        raise Malformed, "a reply with a wrong length" if length * types.size > left
 
-        Array.new(count) { types.map { |type| value(type, depth + 1) } }.flatten(1)
+        count(length * types.size)
+        Array.new(length) { types.map { |type| value(type, depth + 1) } }.flatten(1)
       end
     end
   end

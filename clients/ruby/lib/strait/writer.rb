@@ -4,8 +4,9 @@ require "stringio"
 require "strait/session"
 
 module Strait
-  # An open file to write at its end, with the methods of IO, for one thread at a time. After NoSpace and Unavailable
-  # it is still open: it keeps the bytes that the gateway hasn't taken, and sends them again with the next call.
+  # An open file to write at its end, with the methods of IO, for one thread at a time. After NoSpace and Unavailable,
+  # a file of Kadoop is still open: it keeps the bytes that the gateway hasn't taken, and sends them again with the next
+  # call.
   class Writer
     FLUSH = 1
     SYNC = 2
@@ -29,11 +30,11 @@ module Strait
     alias tell pos
     alias size pos
 
-    # Writes the bytes of the objects' strings, and returns their number. A write of up to 1 MiB that fails has taken
-    # nothing; `pos` tells what a longer one has taken.
+    # Writes the bytes of the objects' strings, and returns their number. A write of up to 1 MiB in all that fails has
+    # taken nothing; `pos` tells what a longer one has taken.
     def write(*objects)
       ensure_open
-      objects.sum { |object| append(object.to_s.b) }
+      append(objects.map { |object| object.to_s.b }.join)
     end
 
     def <<(object)
@@ -69,7 +70,7 @@ module Strait
     end
     alias fdatasync fsync
 
-    # Puts all bytes on stable storage. After NoSpace and Unavailable it may be repeated.
+    # Puts all bytes on stable storage (except in HDFS). In Kadoop, repeat it after NoSpace and Unavailable.
     def close
       return if closed?
 
@@ -79,7 +80,7 @@ module Strait
       nil
     end
 
-    # Gives the file up: flushed bytes stay, others may be lost.
+    # Ends the file. Flushed bytes stay; other bytes may be lost.
     def abandon
       return if closed?
 

@@ -71,7 +71,7 @@ close does.
 
 =item abandon
 
-Gives a writer up: what was flushed stays, other bytes may be lost.
+Ends a writer. Flushed bytes stay; other bytes may be lost.
 
 =back
 

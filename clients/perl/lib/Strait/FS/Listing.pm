@@ -37,8 +37,21 @@ sub _request ($self, $cursor) { return path(2, $self->{path}) . i64(3, $cursor) 
 
 sub _keep ($self, $page) {
     $self->{cursor} = $page->has(2) ? $page->number(2) : undef;
-    $self->{entries} = [map { Strait::FS::Info->new($_) } $page->structs(1)];
+    $self->{entries} = [map { $self->_entry($_) } $page->structs(1)];
+    return if @{ $self->{entries} } || !defined $self->{cursor};
+    $self->_refuse('the gateway sent an empty page that isn\'t the last (a defect of the gateway)');
 }
+
+# An entry is a child of the listed directory. Programs join its name to paths of their own.
+sub _entry ($self, $fields) {
+    my $entry     = Strait::FS::Info->new($fields);
+    my $directory = join '/', '', grep { $_ ne '' } split m{/}, $self->{path};
+    my $name      = $entry->name;
+    return $entry if $entry->path eq "$directory/$name" && $name !~ /\A\.{0,2}\z|\0/;
+    $self->_refuse(sprintf 'the gateway named %s, which isn\'t in this directory', $entry->path);
+}
+
+sub _refuse ($self, $why) { Strait::FS::Error->throw('Internal', "list $self->{path}: $why", path => $self->{path}) }
 
 sub DESTROY ($self) {
     local ($@, $!, $?);

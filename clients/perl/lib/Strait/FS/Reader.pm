@@ -155,7 +155,7 @@ sub _fill ($self) {
     return $self->{buffer} ne '';
 }
 
-# Up to so many bytes out of the buffer.
+# Up to this many bytes out of the buffer.
 sub _take ($self, $length) {
     my $taken = substr $self->{buffer}, $self->{next}, $length;
     $self->{next} += CORE::length $taken;

@@ -8,7 +8,7 @@ use feature 'try';
 no warnings 'experimental::try';
 
 use Fcntl          qw(O_CREAT O_EXCL O_WRONLY);
-use File::Basename qw(basename);
+use File::Basename qw(basename dirname);
 
 use Strait::FS::Error;
 use Strait::FS::Session;
@@ -62,7 +62,7 @@ sub get ($client, $remote, $local, %options) {
     Strait::FS::Error->throw('AlreadyExists', 'the file is there already', path => $local)
         if !$options{overwrite} && -e $local;
     my $source = $client->open($remote);
-    my $temporary = "$local.strait-" . _random();
+    my $temporary = dirname($local) . '/.strait-get-' . _random();
     sysopen my $target, $temporary, O_WRONLY | O_CREAT | O_EXCL or Strait::FS::Error->throw_errno($local);
     try {
         binmode $target;
@@ -75,6 +75,7 @@ sub get ($client, $remote, $local, %options) {
         else                     { link $temporary, $local or Strait::FS::Error->throw_errno($local) }
     }
     catch ($failure) {
+        close $target; # else Perl's warning about bytes that don't fit would take the failure's place
         unlink $temporary;
         Strait::FS::Error->rethrow($failure);
     }

@@ -1,7 +1,7 @@
 package Strait::FS::Writer;
 
-# The class to which a handle opened with '>' or '>>' is tied. After NoSpace and Unavailable it is still open: it keeps the bytes
-# that the gateway hasn't taken, and sends them again with the next call.
+# The class to which a handle opened with '>' or '>>' is tied. After NoSpace and Unavailable, a file of Kadoop is still
+# open: it keeps the bytes that the gateway hasn't taken, and sends them again with the next call.
 
 use v5.36;
 use warnings FATAL => 'all';
@@ -59,7 +59,7 @@ sub _flush ($self, $mode) {
     return 1;
 }
 
-# Puts all bytes on stable storage. After NoSpace and Unavailable it may be repeated.
+# Puts all bytes on stable storage (except in HDFS). In Kadoop, it may be repeated after NoSpace and Unavailable.
 sub CLOSE ($self) {
     return !!0 if $self->{is_closed};
     $self->_send;
@@ -68,7 +68,7 @@ sub CLOSE ($self) {
     return 1;
 }
 
-# Gives the file up: what was flushed stays, other bytes may be lost.
+# Ends the file. Flushed bytes stay; other bytes may be lost.
 sub abandon ($self) {
     return if $self->{is_closed};
     $self->{is_closed} = 1;

@@ -980,7 +980,7 @@ class Limits(object):
      - max_path_bytes
      - max_list_page
      - max_handles_per_session
-     - session_idle_ms: A session without requests for so long ends.
+     - session_idle_ms: A session ends after this time without a request.
 
     """
 
@@ -1410,7 +1410,7 @@ class OpenSessionRequest(object):
      - password
      - token
      - lend_ms: Lend the login: open another session of the same user and store, whose
-    token and login end after at most so many milliseconds, and with the
+    token and login end after at most this many milliseconds, and with the
     login's own end. Only a login can be lent.
      - lent: The token of a session lent before: that one is to last longer.
      - deadline_ms
@@ -2298,7 +2298,7 @@ class OpenFileReply(object):
     Attributes:
      - handle
      - length
-     - identity: Tells this file from others that had or will have its name: the same whenever the
+     - identity: Distinguishes this file from others that had or will have its name: the same whenever the
     same file is opened, also after it grew. Opaque; absent where the store can't tell.
 
     """
@@ -3267,7 +3267,7 @@ class FlushFileReply(object):
     """
     Attributes:
      - position
-     - replicas: So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+     - replicas: At least this many replicas hold all bytes written here; absent if unknown, or if nothing was written.
 
     """
 
@@ -3346,7 +3346,7 @@ class FlushFileReply(object):
 class CloseFileRequest(object):
     """
     Of a writer: sync, and the length recorded. Of a reader: the handle is forgotten. After NO_SPACE
-    and UNAVAILABLE the handle is still open, and may be closed again.
+    and UNAVAILABLE, a file of Kadoop is still open, and may be closed again.
 
     Attributes:
      - session

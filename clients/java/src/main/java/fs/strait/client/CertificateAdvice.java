@@ -19,11 +19,12 @@ final class CertificateAdvice {
                 "it wants a certificate of the client: give it by Tls.identity(certificate, key)");
         REFUSALS.put(
                 "certificate_expired",
-                "it refuses the client's certificate, which has expired; renew that");
+                "it rejects the client's certificate: it has expired; renew it");
         REFUSALS.put(
                 "certificate_revoked",
-                "it refuses the client's certificate, which is revoked; get another");
-        String ofAnother = "it refuses the client's certificate; get one from its own authority";
+                "it rejects the client's certificate: it was revoked; get a new one");
+        String ofAnother =
+                "it rejects the client's certificate; get one from the gateway's authority";
         REFUSALS.put("unknown_ca", ofAnother);
         REFUSALS.put("certificate_unknown", ofAnother);
         REFUSALS.put("unsupported_certificate", ofAnother);

@@ -16,6 +16,7 @@ import java.util.stream.StreamSupport;
 final class Listing implements Iterator<FileInfo> {
     private final Session session;
     private final ListDirectoryRequest request;
+    private final String prefix; // of the entries' paths
     private final long incarnation; // the session's from before it began
     private Iterator<FileInfo> page;
     private boolean more;
@@ -28,32 +29,54 @@ final class Listing implements Iterator<FileInfo> {
         if (pageEntries != 0) {
             request.setMax_entries(pageEntries);
         }
-        List<FileInfo> first = fetch();
-        // The protocol lists a file as itself; Java's directories don't.
-        if (first.size() == 1 && names(first.get(0).path()).equals(names(path))) {
-            throw Failures.of(
-                    ErrorKind.NOT_A_DIRECTORY, "only directories have entries", path);
-        }
+        String directory = String.join("/", names(path));
+        this.prefix = directory.isEmpty() ? "/" : "/" + directory + "/";
+        fetch();
     }
 
     private static List<String> names(String path) {
         return Stream.of(path.split("/")).filter(name -> !name.isEmpty()).toList();
     }
 
-    private List<FileInfo> fetch() throws IOException {
+    private void fetch() throws IOException {
         // A cursor is good for one page.
         ListDirectoryReply reply =
                 request.isSetCursor() ? goOn() : session.call(Method.LIST_DIRECTORY, request);
         List<FileInfo> entries =
                 Convert.list(reply.getEntries()).stream().map(Convert::file).toList();
+        check(entries);
         page = entries.iterator();
         more = reply.isSetCursor();
         if (more && entries.isEmpty()) {
-            String message = "the gateway lists nothing, and has more of it";
+            String message =
+                    "list: the gateway sent an empty page that isn't the last (a defect of the"
+                            + " gateway)";
             throw Failures.of(ErrorKind.INTERNAL, message, request.getPath());
         }
         request.setCursor(reply.getCursor());
-        return entries;
+    }
+
+    /** Refuses what isn't in the directory: programs make names of local files of it. */
+    private void check(List<FileInfo> entries) throws IOException {
+        String listed = request.getPath();
+        // The protocol lists a file as itself; Java's directories don't.
+        boolean isFirst = page == null && entries.size() == 1;
+        if (isFirst && names(entries.get(0).path()).equals(names(listed))) {
+            throw Failures.of(
+                    ErrorKind.NOT_A_DIRECTORY, "only directories have entries", listed);
+        }
+        for (FileInfo entry : entries) {
+            String path = entry.path();
+            if (!path.startsWith(prefix) || !isName(path.substring(prefix.length()))) {
+                String message = "list: the gateway named " + path + ", which isn't in this directory";
+                throw Failures.of(ErrorKind.INTERNAL, message, listed);
+            }
+        }
+    }
+
+    private static boolean isName(String text) {
+        boolean isPlace = text.isEmpty() || text.equals(".") || text.equals("..");
+        return !isPlace && text.indexOf('/') < 0 && text.indexOf('\0') < 0;
     }
 
     private ListDirectoryReply goOn() throws IOException {

@@ -107,7 +107,7 @@ final class Messages {
     // -- Replies
 
     <R extends TBase<R, ?>> R receive(Method<R> method) throws IOException, TException {
-        beginReply();
+        beginReply(method.name());
         R reply = null;
         IOException error = null;
         for (TField field = nextField(); field != null; field = nextField()) {
@@ -129,7 +129,7 @@ final class Messages {
      * @return bytes of payload, for {@link #readPayload}; 0: the reply is complete
      */
     int beginRange() throws IOException, TException {
-        beginReply();
+        beginReply(Method.READ_RANGE.name());
         IOException error = null;
         for (TField field = nextField(); field != null; field = nextField()) {
             if (field.id == SUCCESS_ID && field.type == TType.STRUCT) {
@@ -198,12 +198,12 @@ final class Messages {
         }
     }
 
-    private void beginReply() throws IOException, TException {
+    private void beginReply(String method) throws IOException, TException {
         transport.beginReply();
         TMessage message = protocol.readMessageBegin();
         boolean isReply =
                 message.type == TMessageType.REPLY || message.type == TMessageType.EXCEPTION;
-        if (!isReply || message.seqid != ++replies) {
+        if (!isReply || message.seqid != ++replies || !message.name.equals(method)) {
             throw new TTransportException("a reply to another request");
         }
         if (message.type == TMessageType.EXCEPTION) {

@@ -51,10 +51,11 @@ final class RemoteReader {
                 session.call(Method.OPEN_FILE, new OpenFileRequest().setPath(path), deadline);
         if (reply.getLength() < length) {
             throw Failures.of(
-                    ErrorKind.UNAVAILABLE, "the file was replaced by a shorter one", path);
+                    ErrorKind.UNAVAILABLE, "the file was replaced by a shorter one", path, false);
         }
         if (identity != null && reply.isSetIdentity() && !identity.equals(reply.bufferForIdentity())) {
-            throw Failures.of(ErrorKind.UNAVAILABLE, "the file was replaced by another", path);
+            throw Failures.of(
+                    ErrorKind.UNAVAILABLE, "the file was replaced by another", path, false);
         }
         handle = reply.getHandle();
         length = reply.getLength();

@@ -195,6 +195,7 @@ final class RemoteWriter {
             replicas = replicasOf(reply.isSetReplicas(), reply.getReplicas());
             closed = true;
             session.forgetUnclosed(handle);
+            checkLength(reply);
         } catch (IOException error) {
             staysOpen = failure == null && error == refusal;
             if (staysOpen) {
@@ -205,6 +206,14 @@ final class RemoteWriter {
             if (!staysOpen) {
                 abandon();
             }
+        }
+    }
+
+    private void checkLength(CloseFileReply reply) throws IOException {
+        if (reply.isSetLength() && reply.getLength() != sent) {
+            String message = "close: the file has %d bytes instead of %d";
+            throw Failures.of(
+                    ErrorKind.INTERNAL, message.formatted(reply.getLength(), sent), path);
         }
     }
 

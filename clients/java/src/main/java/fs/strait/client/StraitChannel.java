@@ -145,14 +145,15 @@ public final class StraitChannel implements SeekableByteChannel {
      * The number of replicas that held all written bytes, at least, at the last successful {@link
      * #flush}, {@link #sync} or {@link #close}.
      *
-     * @return empty if the store doesn't tell, or the channel is open for reading
+     * @return empty if the store gives no number, nothing was written, or the channel is open for
+     *     reading
      */
     public synchronized OptionalInt replicas() {
         return writer == null ? OptionalInt.empty() : writer.replicas();
     }
 
     /**
-     * Closes the channel; then all written bytes are on stable storage.
+     * Closes the channel; then all written bytes are on stable storage (except in HDFS).
      *
      * @throws IOException if that fails. After {@link ErrorKind#NO_SPACE} and {@link
      *     ErrorKind#UNAVAILABLE} the channel is still open, and may be closed again; otherwise the

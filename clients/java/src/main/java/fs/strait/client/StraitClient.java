@@ -148,7 +148,9 @@ public final class StraitClient implements AutoCloseable {
         GetFileInfoRequest request = new GetFileInfoRequest().setPath(StraitUri.checked(path));
         GetFileInfoReply reply = session.call(Method.GET_FILE_INFO, request);
         if (!reply.isSetInfo()) {
-            throw Failures.of(ErrorKind.INTERNAL, "the gateway's answer says nothing", path);
+            String message =
+                    "stat: the gateway's reply has no file status (a defect of the gateway)";
+            throw Failures.of(ErrorKind.INTERNAL, message, path);
         }
         return Convert.file(reply.getInfo());
     }

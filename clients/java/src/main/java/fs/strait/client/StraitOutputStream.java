@@ -69,14 +69,14 @@ public final class StraitOutputStream extends OutputStream {
      * The number of replicas that held all written bytes, at least, at the last successful {@link
      * #flush}, {@link #sync} or {@link #close}.
      *
-     * @return empty if the store doesn't tell
+     * @return empty if the store gives no number, or if nothing was written
      */
     public OptionalInt replicas() {
         return writer.replicas();
     }
 
     /**
-     * Puts all written bytes on stable storage and closes the file.
+     * Puts all written bytes on stable storage (except in HDFS), and closes the file.
      *
      * @throws IOException if that fails. After {@link ErrorKind#NO_SPACE} and {@link
      *     ErrorKind#UNAVAILABLE} it may be closed again, or given up by {@link #abandon}; otherwise
@@ -89,8 +89,8 @@ public final class StraitOutputStream extends OutputStream {
     }
 
     /**
-     * Gives the file up, and doesn't wait for its store: flushed bytes stay in it, others may. Does
-     * nothing after a close, unless that left the file open.
+     * Ends the file, and doesn't wait for its store. Flushed bytes stay; other bytes may be lost.
+     * Does nothing after a close, unless that left the file open.
      */
     public void abandon() {
         writer.abandon();

@@ -128,14 +128,21 @@ final class Transfer {
 
     private long get(String source, WritableByteChannel target) throws IOException {
         RemoteReader reader = new RemoteReader(session, source, RemoteReader.Pattern.WHOLE);
+        long length = reader.length();
         try {
-            return new Pump(session.buffers())
-                    .run(
-                            buffer -> fill(reader, buffer),
-                            buffer -> drain(buffer, target),
-                            BufferPool.CHUNK_BYTES,
-                            reader.length(),
-                            progress);
+            long copied =
+                    new Pump(session.buffers())
+                            .run(
+                                    buffer -> fill(reader, buffer),
+                                    buffer -> drain(buffer, target),
+                                    BufferPool.CHUNK_BYTES,
+                                    length,
+                                    progress);
+            if (copied < length) {
+                String message = "read: the file became shorter while it was read";
+                throw Failures.of(ErrorKind.BUSY, message, source);
+            }
+            return copied;
         } finally {
             reader.close();
         }

@@ -9,8 +9,10 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
@@ -191,6 +193,13 @@ final class CaseRun implements AutoCloseable {
         /** The key's path, in the case's directory. */
         String takePath(String key) {
             return directory + takeText(key);
+        }
+
+        /** The paths of an array, in the case's directory. */
+        List<String> takePaths(String key) {
+            List<String> paths = new ArrayList<>();
+            object.remove(key).getAsJsonArray().forEach(path -> paths.add(directory + path.getAsString()));
+            return paths;
         }
 
         Long takeNumber(String key) {

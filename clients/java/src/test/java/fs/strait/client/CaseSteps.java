@@ -56,6 +56,8 @@ final class CaseSteps {
             case "set_attributes" -> setAttributes(step);
             case "truncate" ->
                     client.truncate(step.takeText("path"), step.takeNumber("length"));
+            case "concat" ->
+                    client.concat(step.takeText("path"), step.takePaths("sources"));
             case "put" -> put(step);
             case "locate" -> locate(step);
             case "checksum" -> checksum(step);

@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * A proxy between client and gateway that cuts a connection after so many bytes in one direction.
+ * A proxy between client and gateway that cuts a connection after this many bytes in one direction.
  */
 final class CuttingProxy implements AutoCloseable {
     /** Bytes to the client until its connection is cut. */

@@ -139,7 +139,7 @@ final class FakeGateway implements AutoCloseable {
         notifyAll();
     }
 
-    /** Waits until there were so many calls of a method; fails after some seconds. */
+    /** Waits until there were this many calls of a method; fails after some seconds. */
     synchronized void awaitCalls(String method, int count) throws InterruptedException {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
         while (calls(method) < count) {

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import fs.strait.client.internal.CloseFileReply;
 import fs.strait.client.internal.GetFileInfoReply;
 import fs.strait.client.internal.ListDirectoryReply;
 import java.io.DataInputStream;
@@ -120,6 +121,46 @@ class HostileTest {
         assertInternal(() -> client.list("/"));
     }
 
+    private static ListDirectoryReply page(String... paths) {
+        ListDirectoryReply page = new ListDirectoryReply();
+        for (String path : paths) {
+            page.addToEntries(new fs.strait.client.internal.FileInfo().setPath(path));
+        }
+        return page;
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {"", "e", "/e", "/d", "/d/", "/d/.", "/d/..", "/d/../e", "/d/e/f", "/d//e", "/dd/e", "/d/e\0"})
+    void anEntryOfAnotherPlaceIsRefused(String evil) {
+        gateway.answers.put("listDirectory", page("/d/good", evil));
+        assertInternal(() -> client.list("/d"));
+    }
+
+    @Test
+    void anEntryOfAnotherPlaceIsRefusedOnLaterPagesToo() throws IOException {
+        Iterator<FileInfo> entries = client.list("/").iterator();
+        assertEquals("/a", entries.next().path());
+        gateway.answers.put("listDirectory", page("/"));
+        UncheckedIOException error = assertThrows(UncheckedIOException.class, entries::next);
+        assertTrue(Failures.isOf(error.getCause(), ErrorKind.INTERNAL), error.toString());
+    }
+
+    @Test
+    void slashesOfTheListedPathDoNotMatter() throws IOException {
+        gateway.answers.put("listDirectory", page("/d/e/f"));
+        assertEquals("f", client.list("/d//e/").findFirst().orElseThrow().name());
+    }
+
+    @Test
+    void aFileThatTheGatewayClosesWithAnotherLengthIsAnError() throws IOException {
+        StraitOutputStream file = client.newOutputStream("/new");
+        file.write(new byte[3]);
+        gateway.answers.put("closeFile", new CloseFileReply().setLength(2));
+        assertInternal(file::close);
+        assertEquals(0, gateway.abandoned, "it is closed");
+    }
+
     @Test
     void aFilesLengthIsBelievedOnlyAsItsBytesCome() throws IOException {
         gateway.claim = length -> 1L << 62;
@@ -142,21 +183,26 @@ class HostileTest {
     @ParameterizedTest
     @ValueSource(bytes = {TMessageType.CALL, TMessageType.REPLY})
     void aMessageThatIsNoReplyIsRefused(byte type) throws IOException, TException {
-        byte[] greeting = replyToOpenSession(type, 0);
+        byte[] greeting = replyTo("openSession", type, 0);
         assertEquals(type == TMessageType.REPLY, isTakenForAGateway(greeting));
     }
 
     @Test
+    void aReplyToAnotherMethodIsRefused() throws IOException, TException {
+        assertFalse(isTakenForAGateway(replyTo("closeSession", TMessageType.REPLY, 0)));
+    }
+
+    @Test
     void aReplyWithoutAnEndIsGivenUpOnAWireWithoutFramesToo() throws IOException, TException {
-        byte[] endless = replyToOpenSession(TMessageType.REPLY, SocketTransport.MAX_MESSAGE_BYTES);
+        byte[] endless = replyTo("openSession", TMessageType.REPLY, SocketTransport.MAX_MESSAGE_BYTES);
         assertFalse(isTakenForAGateway(endless));
     }
 
-    /** With so many bytes of unknown fields. */
-    private static byte[] replyToOpenSession(byte type, int unknownBytes) throws TException {
+    /** With this many bytes of unknown fields. */
+    private static byte[] replyTo(String method, byte type, int unknownBytes) throws TException {
         TMemoryBuffer bytes = new TMemoryBuffer(1 << 10);
         TBinaryProtocol out = new TBinaryProtocol(bytes);
-        out.writeMessageBegin(new TMessage("openSession", type, 1));
+        out.writeMessageBegin(new TMessage(method, type, 1));
         out.writeStructBegin(new TStruct(""));
         for (int left = unknownBytes; left > 0; left -= 1 << 16) {
             out.writeFieldBegin(new TField("", TType.STRING, (short) 99));

@@ -102,6 +102,17 @@ class TransferTest {
     }
 
     @Test
+    void aGetOfFewerBytesThanTheFileHadFailsAndLeavesNothing() throws IOException {
+        gateway.claim = length -> length + 1L;
+        StraitException error =
+                assertThrows(
+                        StraitException.class, () -> client.get("/f", directory.resolve("t")));
+        assertEquals(ErrorKind.BUSY, error.kind());
+        assertEquals("/f", error.path());
+        assertEquals(List.of(), local());
+    }
+
+    @Test
     void getDoesNotReplaceWhatAppearedMeanwhile() throws IOException {
         Path target = directory.resolve("t");
         Progress appear =

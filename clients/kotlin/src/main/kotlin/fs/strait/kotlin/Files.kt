@@ -103,14 +103,17 @@ public class StraitWriter internal constructor(
     /** Puts the written bytes on stable storage. In object stores it promises nothing. */
     public suspend fun sync(): Unit = blocking(dispatcher) { stream.sync() }
 
-    /** Puts all bytes on stable storage, and ends the file. After `NO_SPACE` and `UNAVAILABLE` it may be repeated. */
+    /**
+     * Puts all bytes on stable storage (except in HDFS), and ends the file. After `NO_SPACE` and `UNAVAILABLE` it may be
+     * repeated.
+     */
     public suspend fun close(): Unit = blocking(dispatcher) { stream.close() }
 
-    /** Gives the file up: what was flushed stays, other bytes may be lost. Works in a cancelled coroutine, too. */
+    /** Ends the file. Flushed bytes stay; other bytes may be lost. Works in a cancelled coroutine, too. */
     public suspend fun abandon(): Unit = withContext(NonCancellable) { blocking(dispatcher) { stream.abandon() } }
 }
 
-/** Calls [work], and closes the file; if [work] fails or is cancelled, gives the file up. */
+/** Calls [work], and closes the file; if [work] fails or is cancelled, abandons the file. */
 public suspend inline fun <T> StraitWriter.use(work: (StraitWriter) -> T): T {
     val result = try {
         work(this)

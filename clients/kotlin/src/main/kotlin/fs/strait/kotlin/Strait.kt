@@ -158,7 +158,7 @@ public class Strait private constructor(
     public suspend fun setAttributes(path: String, attributes: Attributes): Unit =
         call { java.setAttributes(path, attributes) }
 
-    /** Cuts a closed file to so many bytes. */
+    /** Cuts a closed file to this many bytes. */
     public suspend fun truncate(path: String, length: Long): Unit = call { java.truncate(path, length) }
 
     /** Moves the sources' bytes, in order, to the end of a closed file, in one step. */

@@ -55,6 +55,7 @@ fun main(): Unit = runBlocking {
 private class Arguments(private val parts: List<ByteArray>) {
     fun bytes(index: Int) = parts[index]
     fun text(index: Int) = parts[index].decodeToString()
+    fun textsFrom(index: Int) = parts.drop(index).map { it.decodeToString() }
     fun long(index: Int) = text(index).toLongOrNull()
     fun int(index: Int) = text(index).toIntOrNull()
     fun flag(index: Int) = text(index) == "1"
@@ -113,6 +114,7 @@ private suspend fun answer(operation: String, given: Arguments): List<Any> {
             client.setAttributes(given.text(0), set)
         }
         "truncate" -> client.truncate(given.text(0), given.long(1)!!)
+        "concat" -> client.concat(given.text(0), given.textsFrom(1))
         "put" -> client.put(Path.of(given.text(0)), given.text(1), given.flag(2))
         "locate" -> {
             val blocks = client.locate(given.text(0), given.long(1)!!, given.long(2) ?: Long.MAX_VALUE)

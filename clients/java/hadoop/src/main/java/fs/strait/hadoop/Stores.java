@@ -33,11 +33,22 @@ final class Stores implements AutoCloseable {
             throw new IOException("not a gateway's address, strait://host:port/: " + uri);
         }
         this.gateway = "strait://" + uri.getHost() + ":" + port(uri) + "/";
-        this.options = options(configuration);
+        ConnectOptions plain = options(configuration);
+        this.options = mayLogIn(uri, configuration) ? loggedIn(plain, configuration) : plain;
     }
 
     static int port(URI uri) {
         return uri.getPort() < 0 ? DEFAULT_PORT : uri.getPort();
+    }
+
+    /** Whether the gateway may have the login: a URI that others chose can name any gateway. */
+    private static boolean mayLogIn(URI uri, Configuration configuration) {
+        if (configuration.get("fs.strait.gateways") == null) {
+            return true;
+        }
+        String address = uri.getHost() + ":" + port(uri);
+        return configuration.getTrimmedStringCollection("fs.strait.gateways").stream()
+                .anyMatch(address::equalsIgnoreCase);
     }
 
     private static ConnectOptions options(Configuration configuration) throws IOException {
@@ -45,20 +56,22 @@ final class Stores implements AutoCloseable {
                 configuration.getTimeDuration(
                         "fs.strait.timeout", DEFAULT_TIMEOUT_MS, TimeUnit.MILLISECONDS);
         ConnectOptions options = ConnectOptions.defaults().timeout(Duration.ofMillis(timeout));
-        String user = configuration.getTrimmed("fs.strait.user");
-        if (user != null) {
-            options = options.login(user, secret(configuration, "fs.strait.password"));
-        }
-        String token = secret(configuration, "fs.strait.token");
-        if (token != null) {
-            options = options.token(token);
-        }
         String tls = configuration.getTrimmed("fs.strait.tls", "false");
         return switch (tls) {
             case "false" -> options;
             case "true" -> options.tls(Tls.defaults());
             default -> options.tls(Tls.trusting(java.nio.file.Path.of(tls)));
         };
+    }
+
+    private static ConnectOptions loggedIn(ConnectOptions options, Configuration configuration)
+            throws IOException {
+        String user = configuration.getTrimmed("fs.strait.user");
+        if (user != null) {
+            options = options.login(user, secret(configuration, "fs.strait.password"));
+        }
+        String token = secret(configuration, "fs.strait.token");
+        return token == null ? options : options.token(token);
     }
 
     /** From a credential provider, or the configuration. */

@@ -139,6 +139,31 @@ class ProgramsTest {
     }
 
     @Test
+    void onlyTheNamedGatewaysGetTheLogin() throws Exception {
+        try (Gateway secured = Gateway.secured("secret of alice")) {
+            String address = "localhost:" + secured.port();
+            Configuration configuration = new Configuration();
+            configuration.set("fs.strait.tls", secured.certificate().toString());
+            configuration.set("fs.strait.user", "alice");
+            configuration.set("fs.strait.password", "secret of alice");
+            for (String others : new String[] {"", "other:9090", "localhost:1, localhost"}) {
+                configuration.set("fs.strait.gateways", others);
+                assertThrows(
+                        AccessControlException.class, () -> rootOf(address, configuration), others);
+            }
+            configuration.set("fs.strait.gateways", "other:9090, LOCALHOST:" + secured.port());
+            assertTrue(rootOf(address, configuration).isDirectory());
+        }
+    }
+
+    private static FileStatus rootOf(String gateway, Configuration configuration) throws IOException {
+        URI uri = URI.create("strait://" + gateway);
+        try (FileSystem files = FileSystem.newInstance(uri, configuration)) {
+            return files.getFileStatus(new Path("/"));
+        }
+    }
+
+    @Test
     void anAddressWithAPasswordIsRefusedWithoutRepeatingIt() {
         URI uri = URI.create("strait://alice:secret@gateway:9090/");
         Exception error =

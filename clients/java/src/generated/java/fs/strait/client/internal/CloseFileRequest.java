@@ -8,7 +8,7 @@ package fs.strait.client.internal;
 
 /**
  * Of a writer: sync, and the length recorded. Of a reader: the handle is forgotten. After NO_SPACE
- * and UNAVAILABLE the handle is still open, and may be closed again.
+ * and UNAVAILABLE, a file of Kadoop is still open, and may be closed again.
  */
 @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
 public class CloseFileRequest implements org.apache.thrift.TBase<CloseFileRequest, CloseFileRequest._Fields>, java.io.Serializable, Cloneable, Comparable<CloseFileRequest> {

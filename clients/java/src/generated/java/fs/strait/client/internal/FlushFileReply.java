@@ -18,7 +18,7 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
 
   public long position; // optional
   /**
-   * So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+   * At least this many replicas hold all bytes written here; absent if unknown, or if nothing was written.
    */
   public int replicas; // optional
 
@@ -26,7 +26,7 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     POSITION((short)1, "position"),
     /**
-     * So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+     * At least this many replicas hold all bytes written here; absent if unknown, or if nothing was written.
      */
     REPLICAS((short)2, "replicas");
 
@@ -155,14 +155,14 @@ public class FlushFileReply implements org.apache.thrift.TBase<FlushFileReply, F
   }
 
   /**
-   * So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+   * At least this many replicas hold all bytes written here; absent if unknown, or if nothing was written.
    */
   public int getReplicas() {
     return this.replicas;
   }
 
   /**
-   * So many replicas hold all bytes written here, at least. Absent where the store can't tell.
+   * At least this many replicas hold all bytes written here; absent if unknown, or if nothing was written.
    */
   public FlushFileReply setReplicas(int replicas) {
     this.replicas = replicas;

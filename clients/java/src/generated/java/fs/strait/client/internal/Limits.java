@@ -29,7 +29,7 @@ public class Limits implements org.apache.thrift.TBase<Limits, Limits._Fields>, 
   public int max_list_page; // optional
   public int max_handles_per_session; // optional
   /**
-   * A session without requests for so long ends.
+   * A session ends after this time without a request.
    */
   public long session_idle_ms; // optional
 
@@ -44,7 +44,7 @@ public class Limits implements org.apache.thrift.TBase<Limits, Limits._Fields>, 
     MAX_LIST_PAGE((short)4, "max_list_page"),
     MAX_HANDLES_PER_SESSION((short)5, "max_handles_per_session"),
     /**
-     * A session without requests for so long ends.
+     * A session ends after this time without a request.
      */
     SESSION_IDLE_MS((short)6, "session_idle_ms");
 
@@ -303,14 +303,14 @@ public class Limits implements org.apache.thrift.TBase<Limits, Limits._Fields>, 
   }
 
   /**
-   * A session without requests for so long ends.
+   * A session ends after this time without a request.
    */
   public long getSession_idle_ms() {
     return this.session_idle_ms;
   }
 
   /**
-   * A session without requests for so long ends.
+   * A session ends after this time without a request.
    */
   public Limits setSession_idle_ms(long session_idle_ms) {
     this.session_idle_ms = session_idle_ms;

@@ -20,7 +20,7 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
   public long handle; // optional
   public long length; // optional
   /**
-   * Tells this file from others that had or will have its name: the same whenever the
+   * Distinguishes this file from others that had or will have its name: the same whenever the
    * same file is opened, also after it grew. Opaque; absent where the store can't tell.
    */
   public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer identity; // optional
@@ -30,7 +30,7 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
     HANDLE((short)1, "handle"),
     LENGTH((short)2, "length"),
     /**
-     * Tells this file from others that had or will have its name: the same whenever the
+     * Distinguishes this file from others that had or will have its name: the same whenever the
      * same file is opened, also after it grew. Opaque; absent where the store can't tell.
      */
     IDENTITY((short)3, "identity");
@@ -191,7 +191,7 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
   }
 
   /**
-   * Tells this file from others that had or will have its name: the same whenever the
+   * Distinguishes this file from others that had or will have its name: the same whenever the
    * same file is opened, also after it grew. Opaque; absent where the store can't tell.
    */
   public byte[] getIdentity() {
@@ -204,7 +204,7 @@ public class OpenFileReply implements org.apache.thrift.TBase<OpenFileReply, Ope
   }
 
   /**
-   * Tells this file from others that had or will have its name: the same whenever the
+   * Distinguishes this file from others that had or will have its name: the same whenever the
    * same file is opened, also after it grew. Opaque; absent where the store can't tell.
    */
   public OpenFileReply setIdentity(byte[] identity) {

@@ -44,7 +44,7 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
   public @org.apache.thrift.annotation.Nullable java.lang.String token; // optional
   /**
    * Lend the login: open another session of the same user and store, whose
-   * token and login end after at most so many milliseconds, and with the
+   * token and login end after at most this many milliseconds, and with the
    * login's own end. Only a login can be lent.
    */
   public long lend_ms; // optional
@@ -70,7 +70,7 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
     TOKEN((short)5, "token"),
     /**
      * Lend the login: open another session of the same user and store, whose
-     * token and login end after at most so many milliseconds, and with the
+     * token and login end after at most this many milliseconds, and with the
      * login's own end. Only a login can be lent.
      */
     LEND_MS((short)6, "lend_ms"),
@@ -370,7 +370,7 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
 
   /**
    * Lend the login: open another session of the same user and store, whose
-   * token and login end after at most so many milliseconds, and with the
+   * token and login end after at most this many milliseconds, and with the
    * login's own end. Only a login can be lent.
    */
   public long getLend_ms() {
@@ -379,7 +379,7 @@ public class OpenSessionRequest implements org.apache.thrift.TBase<OpenSessionRe
 
   /**
    * Lend the login: open another session of the same user and store, whose
-   * token and login end after at most so many milliseconds, and with the
+   * token and login end after at most this many milliseconds, and with the
    * login's own end. Only a login can be lent.
    */
   public OpenSessionRequest setLend_ms(long lend_ms) {
