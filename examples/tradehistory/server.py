@@ -28,9 +28,9 @@ from trade.ttypes import TradeReport
 HERE = Path(__file__).parent
 # A body has one symbol.
 MAX_BODY_BYTES = 64 << 10
-# A client that says nothing for so long has left.
+# A client that sends nothing for this time has left.
 IDLE_SECONDS = 30
-# A sale may be shown so long after the next one.
+# A sale may be shown for this time after the next one.
 FRESH_SECONDS = 1
 SYMBOL = re.compile(r"[A-Z0-9.]{1,12}")
 # The one resource: a stock's last sale.

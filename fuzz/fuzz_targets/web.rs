@@ -31,7 +31,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The bytes of a connection, whole and in pieces, which the first byte makes long or short.
+/// Passes the bytes of a connection at once, and then in pieces of 1 to 256 bytes: the first byte sets that
+/// length. Both must pass equally many bytes.
 fn framing(bytes: &[u8]) {
     const MOST: usize = 1 << 10;
     let Some((size, bytes)) = bytes.split_first() else { return };

@@ -7,6 +7,7 @@ mod kadoop;
 mod mount;
 mod nfs;
 mod run;
+mod sites;
 
 use crate::failure::Failure;
 use crate::help::{self, FOREIGN_FLAGS, GATEWAY_FLAGS, KADOOP_FLAGS};
@@ -26,9 +27,6 @@ use std::time::Duration;
 use strait_gateway::HttpAccess;
 use strait_store::{encoding, size};
 use tracing::level_filters::LevelFilter;
-
-/// The longest timeout that a flag accepts: one day.
-const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// One interface to many distributed file systems.
 ///
@@ -69,14 +67,14 @@ pub struct Global {
     /// The URI where relative paths begin: `strait ls logs` lists URI/logs.
     #[arg(long, global = true, env = "STRAIT_STORE", value_name = "URI")]
     pub default_store: Option<String>,
-    /// Wait this long for a gateway: to reach it, to log in, and for each reply [default: 90].
-    #[arg(long, global = true, env = "STRAIT_TIMEOUT", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_TIMEOUT_SECONDS))]
+    /// Wait this long for a gateway: to reach it, to log in, and for each reply; in seconds, or with a unit, as
+    /// in 5m [default: 90].
+    #[arg(long, global = true, env = "STRAIT_TIMEOUT", value_name = "TIME", value_parser = timeout)]
     pub timeout: Option<u64>,
     /// End each operation at a gateway after this long, even if the gateway lives and works on it, for example
     /// on the removal of a tree [default: no limit].
-    #[arg(long, global = true, env = "STRAIT_OPERATION_TIMEOUT", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_TIMEOUT_SECONDS))]
+    #[arg(long, global = true, env = "STRAIT_OPERATION_TIMEOUT", value_name = "TIME",
+          value_parser = timeout)]
     pub operation_timeout: Option<u64>,
     /// Use TLS with gateways. Without it, logins work only on this host.
     #[arg(long, global = true, env = "STRAIT_TLS", action = ArgAction::SetTrue, value_parser = boolean)]
@@ -147,6 +145,7 @@ impl Cli {
             }
         });
         let parsed = parsed.map_err(|error| environment::naming_the_variable(error, &mut command));
+        let parsed = parsed.map_err(help::with_the_command_instead);
         parsed.map_err(|error| match as_failure && error.use_stderr() {
             true => Failure::usage(error.to_string().trim_end().to_owned()),
             false => error.exit(), // exit code 0 after help, 2 after an error
@@ -243,7 +242,14 @@ impl Command {
     fn opens_stores(&self) -> bool {
         let itself = matches!(self, Self::Up(_) | Self::Namenode(_) | Self::Datanode(_));
         !itself
-            && !matches!(self, Self::KadoopLog(_) | Self::Passwd(_) | Self::Malgen(_) | Self::PluginHelper)
+            && !matches!(
+                self,
+                Self::KadoopLog(_)
+                    | Self::Passwd(_)
+                    | Self::Malgen(_)
+                    | Self::Completion(_)
+                    | Self::PluginHelper
+            )
     }
 }
 
@@ -263,6 +269,8 @@ pub enum Command {
     Ls(Ls),
     /// Print a path's status: type, size, owner, times
     Stat(Stat),
+    /// Print how many bytes directories hold
+    Du(Du),
     /// Print files
     Cat(Operands),
     /// Copy local files or directories (or - for standard input) into a store
@@ -326,6 +334,14 @@ pub enum Command {
     Passwd(Passwd),
     /// Write MalGen records (101 bytes each) to standard output
     Malgen(Malgen),
+    /// Print a script that lets a shell complete commands and flags
+    Completion(Completion),
+}
+
+#[derive(Debug, Args)]
+pub struct Completion {
+    /// The shell to write the script for
+    pub shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
@@ -407,11 +423,11 @@ pub struct Listening {
     #[arg(long)]
     pub ignore_write_offsets: bool,
     /// A host name that HTTP clients use for this gateway; repeatable. Addresses and localhost always work.
-    #[arg(long = "http-host", value_name = "NAME")]
+    #[arg(long = "http-host", value_name = "NAME", value_parser = sites::host)]
     pub http_hosts: Vec<String>,
     /// An origin, as SCHEME://HOST:PORT, whose web pages may call this gateway over HTTP; repeatable
     /// [default: none].
-    #[arg(long = "http-origin", value_name = "ORIGIN")]
+    #[arg(long = "http-origin", value_name = "ORIGIN", value_parser = sites::origin)]
     pub http_origins: Vec<String>,
     #[command(flatten)]
     pub observability: Observability,
@@ -496,6 +512,22 @@ pub struct Ls {
 }
 
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct Du {
+    #[command(flatten)]
+    pub operands: Operands,
+    /// Print one line for each operand, instead of one for each entry of a directory.
+    #[arg(short, long)]
+    pub summarize: bool,
+    /// Print sizes for people: 64.0M for 67108864.
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// Print help.
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Debug, Args)]
 pub struct Stat {
     #[command(flatten)]
     pub operands: Operands,
@@ -514,7 +546,7 @@ pub struct Copying {
     /// Copy this many files at the same time.
     #[arg(short = 't', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
-    /// Keep permission bits and modification times.
+    /// Keep modification times, and permission bits without the umask's effect. Set-id bits are never kept.
     #[arg(short, long)]
     pub preserve: bool,
 }
@@ -641,7 +673,7 @@ pub struct Chown {
 
 #[derive(Debug, Args)]
 pub struct Setrep {
-    /// Change everything beneath, too; `hdfs dfs` always does this.
+    /// Without effect, as with `hdfs dfs`: the command always changes everything beneath a directory.
     #[arg(short = 'R', long)]
     pub recursive: bool,
     /// The number of replicas.
@@ -697,20 +729,18 @@ pub struct Malgen {
     pub sites: u64,
 }
 
-/// Parses a number and `s`, `m`, `h` or `d`. The time must be at least a minute, so that a login is useful.
+/// Parses seconds, or a time with a unit.
+fn timeout(text: &str) -> Result<u64, String> {
+    strait_store_any::time_limit(text).map(|limit| limit.as_secs())
+}
+
+/// Parses a time with a unit. It must be at least a minute, so that a login is useful.
 fn lifetime(text: &str) -> Result<Duration, String> {
     const MIN: Duration = Duration::from_secs(60);
     const MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
-    let split = text.char_indices().next_back().map_or(0, |(at, _)| at);
-    let seconds = match &text[split..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return Err("give a number and a unit (s, m, h or d), such as 12h".to_owned()),
-    };
-    let count: u64 = text[..split].parse().map_err(|_| "give a number and a unit, such as 12h".to_owned())?;
-    let time = Duration::from_secs(count.saturating_mul(seconds));
+    let seconds = strait_store_any::with_unit(text);
+    let time = seconds.ok_or_else(|| "give a number and a unit (s, m, h or d), such as 12h".to_owned())?;
+    let time = Duration::from_secs(time);
     if (MIN..=MAX).contains(&time) { Ok(time) } else { Err("the time must be from 1m to 3650d".to_owned()) }
 }
 

@@ -86,7 +86,7 @@ pub struct Cluster {
     pub waiting: Waiting,
 }
 
-/// For so long after a slow failed attempt to open a store, further operands on it fail at once with the same
+/// For this time after a slow failed attempt to open a store, further operands on it fail at once with the same
 /// error.
 const TRY_EVERY: Duration = Duration::from_secs(5);
 /// An attempt that fails faster than this isn't remembered: the next operand tries again at once.
@@ -400,7 +400,8 @@ impl Context {
         let password = move || {
             typing.during(|| password::find(file.as_ref(), &asked_for)).map_err(|error| match error.kind() {
                 ErrorKind::Unauthenticated if was_kept => {
-                    let ended = "the kept login has ended: it expired, or the password changed";
+                    let ended = "the kept login has ended: it expired, the password changed, or the gateway restarted without \
+                                 a --token-key";
                     Error::new(error.kind(), format!("{ended}; {}", error.message()))
                 }
                 _ => error,

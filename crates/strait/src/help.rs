@@ -1,7 +1,9 @@
 //! The contents of `--help`: commands in groups, each command's own flags before the global ones,
 //! and no flag that a command doesn't use.
 
-use clap::Command;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Command, Error};
 use std::fmt::Write as _;
 
 /// Heading of the flags for connecting to stores.
@@ -31,7 +33,8 @@ pub const FOREIGN_FLAGS: [&str; 7] =
 
 /// The commands without flags for connecting to stores. `serve` is not one of them: a store that it
 /// serves may be a gateway.
-pub const NO_CLIENTS: [&str; 6] = ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen"];
+pub const NO_CLIENTS: [&str; 7] =
+    ["up", "namenode", "datanode", "kadoop-log", "passwd", "malgen", "completion"];
 /// The commands that call only Kadoop's namenodes, and read no file.
 const OPERATORS: [&str; 4] = ["datanodes", "admit", "decommission", "rebalance"];
 const UNUSED_BY_OPERATORS: [&str; 6] =
@@ -56,16 +59,48 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Files and directories",
         &[
-            "ls", "stat", "cat", "put", "get", "rm", "mv", "concat", "mkdir", "touch", "chmod", "chown",
-            "setrep", "locate", "checksum", "ckpt", "mount", "run",
+            "ls", "stat", "du", "cat", "put", "get", "rm", "mv", "concat", "mkdir", "touch", "chmod",
+            "chown", "setrep", "locate", "checksum", "ckpt", "mount", "run",
         ],
     ),
     (
         "Stores and clusters",
         &["stores", "doctor", "df", "fsck", "datanodes", "admit", "decommission", "rebalance", "kadoop-log"],
     ),
-    ("Logins, and other things", &["logout", "passwd", "malgen", "help"]),
+    ("Logins, and other things", &["logout", "passwd", "malgen", "completion", "help"]),
 ];
+
+/// What does the work of commands that `hdfs dfs` and other tools have.
+const INSTEAD: [(&str, &str); 17] = [
+    ("appendToFile", "a mount, or a program with a client library, appends"),
+    ("chgrp", "strait chown :GROUP URI"),
+    ("copy", "strait put, strait get, or strait cat SOURCE | strait put - TARGET"),
+    ("copyFromLocal", "strait put"),
+    ("copyToLocal", "strait get"),
+    ("count", "strait du --summarize --json URI"),
+    ("cp", "strait put, strait get, or strait cat SOURCE | strait put - TARGET"),
+    ("find", "strait ls -R -C URI"),
+    ("getmerge", "strait cat 'URI/*'"),
+    ("head", "strait cat URI | head"),
+    ("rmdir", "strait rm -r URI"),
+    ("sync", "strait put -f, or strait get -f"),
+    ("tail", "strait cat URI | tail"),
+    ("test", "the exit code of strait stat URI"),
+    ("text", "strait cat URI | zcat"),
+    ("tree", "strait ls -R -C URI"),
+    ("truncate", "a mount, or a program with a client library, cuts files"),
+];
+
+/// Adds to an error about an unknown command which one to use instead.
+pub fn with_the_command_instead(mut error: Error) -> Error {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    if let Some((name, instead)) = INSTEAD.iter().find(|(name, _)| name == given) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        let tip = StyledStr::from(format!("instead of {name}, use: {instead}"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
+}
 
 /// The command line with its help arranged.
 pub fn arranged(mut command: Command) -> Command {

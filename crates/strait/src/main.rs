@@ -28,6 +28,7 @@ mod password;
 mod progress;
 mod random;
 mod relative;
+mod secret_file;
 mod signals;
 mod tally;
 mod tokens;

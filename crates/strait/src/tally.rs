@@ -8,13 +8,15 @@ use crate::messages::Messages;
 #[derive(Debug)]
 pub struct Tally {
     messages: Messages,
+    /// The exit code of the first failure.
     first: Option<u8>,
+    failures: usize,
 }
 
 impl Tally {
     /// A tally without failures.
     pub fn new(messages: Messages) -> Self {
-        Self { messages, first: None }
+        Self { messages, first: None, failures: 0 }
     }
 
     /// Counts one operand's result. Reports a failure and returns Ok, so that the command continues.
@@ -28,6 +30,7 @@ impl Tally {
             Err(failure) => {
                 self.messages.tell(&failure);
                 self.first.get_or_insert(failure.code());
+                self.failures += 1;
                 Ok(())
             }
         }
@@ -36,6 +39,11 @@ impl Tally {
     /// Whether any operand has failed.
     pub fn has_failed(&self) -> bool {
         self.first.is_some()
+    }
+
+    /// Number of operands that have failed.
+    pub fn failures(&self) -> usize {
+        self.failures
     }
 
     /// Ok if no operand failed, else the exit code of the first failure.

@@ -1,9 +1,7 @@
 //! One user's open files and checksums leave room for the process and for others.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::up::Up;
+use crate::support::{Gateway, Run, command};
 use bytes::Bytes;
 use futures::stream::{StreamExt, TryStreamExt, iter};
 use std::path::Path;
@@ -13,8 +11,6 @@ use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, FileReader, FileSystem, FileSystemExt, FileWriter, Principal, StorePath};
 use strait_testkit::attacks::{Attack, log_in};
 use strait_wire::Secret;
-use support::{Gateway, Run, command};
-use up::Up;
 
 /// Limit of the gateway's resident memory.
 const MOST_MIB: u64 = 256;

@@ -1,21 +1,17 @@
 //! The C library beside the clients in other languages: the shared cases, faults, and the code of its page.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::up::Up;
+use crate::support::{self, Gateway};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use strait_testkit::{MiniHdfs, current_user, skip};
-use support::Gateway;
+use strait_testkit::{MiniHdfs, current_user, http_request, skip};
 use tempfile::TempDir;
-use up::Up;
 
 /// Without the requests and URIs that C programs can't make: the Rust client below this one runs them. Its
-/// attempts are those of docs/client-protocol.md, and each attempt of a read has the time limit for itself.
-const OPTIONS: [&str; 4] = ["--no-requests", "--no-uris", "--attempts=10", "--bounds-attempts"];
+/// attempts are those of docs/client-protocol.md.
+const OPTIONS: [&str; 3] = ["--no-requests", "--no-uris", "--attempts=10"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -116,4 +112,25 @@ fn the_quick_start_prints_what_its_page_says() {
     lines.sort_unstable();
     assert_eq!(lines, ["       9 log", "  900000 numbers"]);
     assert_eq!(gateway.data().read_dir().unwrap().count(), 0);
+}
+
+/// In a store that trusts the name that a client gives.
+#[test]
+fn calls_act_as_the_user_that_the_environment_names() {
+    let (hdfs, package) = (MiniHdfs::start().unwrap(), installed());
+    let source = package.path().join("mkdirs.c");
+    let code = "#include <strait.h>\nint main(int count, char **words) {\n    \
+                return count != 2 || strait_mkdirs(words[1], 0755);\n}\n";
+    fs::write(&source, code).unwrap();
+    let program = compiled(&source, &[], package.path());
+    let owned_by = |user: Option<&str>| {
+        let dir = hdfs.scratch("c-user");
+        let mut program = Command::new(&program);
+        program.env("LD_LIBRARY_PATH", package.path().join("lib")).env_remove("STRAIT_USER");
+        ran(program.arg(format!("{}{dir}", hdfs.uri())).envs(user.map(|user| ("STRAIT_USER", user))));
+        let url = format!("/webhdfs/v1{dir}?op=GETFILESTATUS&user.name=alice");
+        http_request("GET", hdfs.http_address(), &url).unwrap().body
+    };
+    assert!(owned_by(Some("bob")).contains("\"owner\":\"bob\""));
+    assert!(owned_by(None).contains(&format!("\"owner\":\"{}\"", current_user())));
 }

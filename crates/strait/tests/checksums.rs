@@ -1,13 +1,9 @@
 //! Checksums compare across stores.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::up::Up;
+use crate::support::{Gateway, Run, command};
 use std::path::Path;
 use strait_testkit::MiniHdfs;
-use support::{Gateway, Run, command};
-use up::Up;
 
 /// More than two of its HDFS blocks, and no multiple of a chunk.
 const BYTES: usize = (2 << 20) + 4_321;

@@ -1,9 +1,7 @@
 //! `strait ckpt` on a logical file of two ranks, directly and through a gateway.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::Gateway;
+use crate::support::up::Up;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -14,8 +12,6 @@ use strait_plfs::{Container, Options};
 use strait_store::{FileStore, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_testkit::wait::eventually;
 use strait_testkit::{MiniHdfs, current_user};
-use support::Gateway;
-use up::Up;
 
 const EXISTS: i32 = 11;
 const CORRUPT: i32 = 23;

@@ -1,12 +1,10 @@
 //! Each command against a gateway, both as the real binary: its output, its effects on the store,
 //! its exit code.
 
-mod support;
-
+use crate::support::{self, Gateway, Run, command, fresh};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{Gateway, Run, command, fresh};
 
 // Exit codes of the table of errors.
 const USAGE: i32 = 2;
@@ -86,6 +84,47 @@ fn a_put_file_is_listed_printed_and_got_back() {
     assert!(std::fs::read(gateway.dir.path().join("back")).unwrap() == content);
     assert!(gateway.run(["get", &gateway.uri("/d/named"), "-"]).ok().stdout == content);
     assert_eq!(temporary_names(gateway.dir.path()), [""; 0]);
+}
+
+/// In bash, which the script for it is run by here.
+#[test]
+fn shells_complete_commands_and_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = |shell: &str| {
+        let mut strait = command(dir.path());
+        strait.args(["completion", shell]);
+        Run::of(strait, b"").text().to_owned()
+    };
+    std::fs::write(dir.path().join("script"), script("bash")).unwrap();
+    let complete = |words: &str| {
+        let line = format!(
+            "source ./script; COMP_WORDS=(strait {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _strait strait \"${{COMP_WORDS[-1]}}\" strait; echo \"${{COMPREPLY[@]}}\""
+        );
+        let output =
+            std::process::Command::new("bash").args(["-ec", &line]).current_dir(&dir).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(complete("mk"), "mkdir");
+    assert_eq!(complete("put --repl"), "--replication");
+    for shell in ["zsh", "fish"] {
+        assert!(script(shell).contains("decommission"), "{shell}");
+    }
+}
+
+/// Renames can make a tree that is deeper than any path of a store.
+#[test]
+fn a_listing_names_the_directory_beyond_the_deepest_path() {
+    let gateway = Gateway::over_files();
+    std::fs::create_dir_all(gateway.data().join("d/".repeat(1_001))).unwrap();
+    let run = gateway.run(["ls", "-R", &gateway.uri("/")]);
+    assert!(
+        run.code == INVALID_ARGUMENT && run.stderr.contains("1,000 levels deep"),
+        "{} {}",
+        run.code,
+        run.stderr
+    );
 }
 
 #[test]
@@ -233,6 +272,42 @@ fn listings_have_the_columns_of_ls() {
     assert_eq!(names(&["-r"]), "/small /dir /big ");
     assert_eq!(names(&["-d"]), "/ ");
     assert_eq!(gateway.run(["ls", "-C", &gateway.uri("/small")]).text(), "/small\n", "of a file: itself");
+}
+
+#[test]
+fn du_adds_up_what_trees_hold() {
+    let gateway = Gateway::over_files();
+    gateway.run(["mkdir", "-p", &gateway.uri("/a/b")]).ok();
+    for (path, bytes) in [("/a/b/one", 1_000), ("/a/two", 24), ("/three", 5), ("/a/b/empty", 0)] {
+        gateway.run_with(["put", "-", &gateway.uri(path)], &vec![0; bytes], &[]).ok();
+    }
+    let du = |flags: &[&str], path: &str| {
+        let run = gateway.run([&["du"], flags, &[&gateway.uri(path)]].concat());
+        let mut lines: Vec<_> = run.text().lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(du(&[], "/"), ["1024\t/a", "5\t/three"]);
+    assert_eq!(du(&["-s", "-h"], "/a"), ["1.0K\t/a"]);
+    assert_eq!(du(&[], "/three"), ["5\t/three"], "of a file: itself");
+    assert_eq!(du(&[], "/a/b/*"), ["0\t/a/b/empty", "1000\t/a/b/one"]);
+    let sum = serde_json::json!({"path": "/", "bytes": 1_029, "files": 4, "directories": 3});
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&du(&["-s", "--json"], "/")[0]).unwrap(), sum);
+    gateway.run(["du", &gateway.uri("/missing"), &gateway.uri("/a")]).fails(NOT_FOUND, "/missing");
+}
+
+#[test]
+fn an_unknown_command_names_another_one() {
+    let gateway = Gateway::over_files();
+    for (given, tip) in [
+        ("tail", "instead of tail, use: strait cat URI | tail"),
+        ("cp", "instead of cp, use: strait put"),
+        ("lss", "a similar subcommand exists: 'ls'"),
+    ] {
+        let run = gateway.run([given, &gateway.uri("/f")]);
+        assert_eq!(run.code, USAGE);
+        assert!(run.stderr.contains(tip), "{}", run.stderr);
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The published contract suite through a gateway: the strait:// adapter over
 //! the real binary over each store.
 
-mod support;
-
+use crate::support::plugins::{HADOOP, HADOOP_OPTIONS, built, hadoop_environment};
+use crate::support::{self, Gateway};
 use std::io::Write;
 use std::sync::Arc;
 use strait_client::{Options, StraitStore};
@@ -10,8 +10,6 @@ use strait_store::contract::{self, Fixture, Scale};
 use strait_store::{FileSystem, Principal, StorePath};
 use strait_testkit::wait::eventually_task;
 use strait_testkit::{HadoopLibhdfs, MiniHdfs, OBJECT_BUCKET, ObjectServer, current_user};
-use support::Gateway;
-use support::plugins::{HADOOP, HADOOP_OPTIONS, built, hadoop_environment};
 
 /// For buckets: more than a page of 1,000 keys, and more than one part.
 const BUCKETS: Scale = Scale { entries: 1_050, file_bytes: 10_000_000 };

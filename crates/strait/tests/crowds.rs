@@ -1,14 +1,12 @@
 //! Many idle and slow clients of HTTP: the gateway's memory, and another user's requests beside them.
 
-mod support;
-
+use crate::support::{Gateway, Run, command, fresh};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use strait_testkit::wait::pause;
-use support::{Gateway, Run, command, fresh};
 
 const IDLE: usize = 1_000;
 const SLOW: usize = 100;
@@ -16,7 +14,7 @@ const SLOW: usize = 100;
 const MAX_MIB: u64 = 256;
 /// Time limit for one of the other user's requests, on a loaded machine.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// The gateway ends a connection without a request for so long.
+/// The gateway ends a connection after this time without a request.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// Bytes that a slow sender announces.
 const ANNOUNCED: u64 = 64 << 20;

@@ -1,25 +1,25 @@
 //! Servers whose hard limit of open files is low, and many small files.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::fresh;
+use crate::support::up::{Up, role_within, run};
 use std::path::Path;
 use strait_testkit::wait::eventually;
 use strait_testkit::{Process, free_port};
-use support::fresh;
-use up::{Up, role_within, run};
 
-/// More than any role may open at a time.
-const FILES: usize = 1_500;
+/// Local files of a few bytes each: half as many again as a role may have open files.
+struct Files {
+    number: u64,
+    dir: String,
+}
 
-/// Local files of a few bytes each.
-fn small_files(dir: &Path) -> String {
+/// Makes them for roles with this limit.
+fn small_files(limit: u64, dir: &Path) -> Files {
     let small = fresh(dir, "small");
-    for number in 0..FILES {
+    let number = limit + limit / 2;
+    for number in 0..number {
         std::fs::write(small.join(format!("{number:04}")), format!("content {number}")).unwrap();
     }
-    small.display().to_string()
+    Files { number, dir: small.display().to_string() }
 }
 
 fn open_files(process: &Process) -> usize {
@@ -27,16 +27,16 @@ fn open_files(process: &Process) -> usize {
 }
 
 /// Puts them, 16 at a time, and gets them again.
-fn put_and_get(dir: &Path, uri: &str, of: &str) {
+fn put_and_get(dir: &Path, uri: &str, of: &Files) {
     let back = fresh(dir, "back");
-    run(dir, ["put", "-t", "16", of, uri], b"").ok();
-    get(dir, uri, &back);
+    run(dir, ["put", "-t", "16", &of.dir, uri], b"").ok();
+    get(dir, uri, of, &back);
     std::fs::remove_dir_all(back).unwrap();
 }
 
-fn get(dir: &Path, uri: &str, to: &Path) {
+fn get(dir: &Path, uri: &str, of: &Files, to: &Path) {
     run(dir, ["get", "-t", "16", &format!("{uri}/small"), &to.display().to_string()], b"").ok();
-    for number in 0..FILES {
+    for number in 0..of.number {
         let there = std::fs::read_to_string(to.join("small").join(format!("{number:04}"))).unwrap();
         assert_eq!(there, format!("content {number}"));
     }
@@ -46,14 +46,14 @@ fn get(dir: &Path, uri: &str, to: &Path) {
 fn up_takes_more_files_than_it_may_open() {
     const LIMIT: u64 = 1_024;
     let mut up = Up::within(LIMIT);
-    let small = small_files(up.dir.path());
+    let small = small_files(LIMIT, up.dir.path());
     put_and_get(up.dir.path(), &up.uri(""), &small);
     assert!(open_files(&up.process) < LIMIT as usize / 2, "{}", open_files(&up.process));
     // Nor does it open all of them to start.
     up.process.kill();
     up.again();
     let back = fresh(up.dir.path(), "back");
-    get(up.dir.path(), &up.uri(""), &back);
+    get(up.dir.path(), &up.uri(""), &small, &back);
     up.run(["rm", "-r", &up.uri("/small")], b"").ok();
     assert!(open_files(&up.process) < LIMIT as usize / 2, "{}", open_files(&up.process));
     assert_eq!(up.interrupt(), 0);
@@ -61,8 +61,9 @@ fn up_takes_more_files_than_it_may_open() {
 
 #[test]
 fn up_works_with_256_descriptors() {
-    let up = Up::within(256);
-    let small = small_files(up.dir.path());
+    const LIMIT: u64 = 256;
+    let up = Up::within(LIMIT);
+    let small = small_files(LIMIT, up.dir.path());
     put_and_get(up.dir.path(), &up.uri(""), &small);
 }
 
@@ -83,7 +84,7 @@ fn each_role_works_with_256_descriptors() {
     eventually("the datanode is there", || {
         run(dir.path(), ["put", "-f", "-", &format!("{uri}/probe")], b"x").code == 0
     });
-    let small = small_files(dir.path());
+    let small = small_files(LIMIT, dir.path());
     put_and_get(dir.path(), &uri, &small);
     for role in &roles {
         assert!(open_files(role) < LIMIT as usize / 2, "{}", open_files(role));

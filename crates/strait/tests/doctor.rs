@@ -1,12 +1,10 @@
 //! `strait doctor`: each check that fails says so, and how to fix it.
 
-mod support;
-
+use crate::support::plugins::built;
+use crate::support::{Gateway, Run, command, fresh};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use support::plugins::built;
-use support::{Gateway, Run, command, fresh};
 
 /// The exit code after a failed check.
 const FAILED: i32 = 1;
@@ -112,6 +110,11 @@ fn a_gateway_has_a_version_and_a_wrong_password_names_the_remedy() {
     let login = |password| doctor(home, &[("STRAIT_PASSWORD", password)], &["--user", "alice", &uri]);
     let run = login("right");
     is_ok(&run, "version", concat!("strait ", env!("CARGO_PKG_VERSION"), "; this is strait "));
+    is_ok(&run, "open", "as alice; can: ");
+    std::fs::write(gateway.dir.path().join("data/file"), "text").unwrap();
+    let of_file = doctor(home, &[("STRAIT_PASSWORD", "right")], &["--user", "alice", &gateway.uri("/file")]);
+    of_file.ok();
+    assert!(told(&of_file, "write").contains("name a directory"), "{of_file:?}");
     let run = login("wrong");
     is_ok(&run, "connect", "accepts");
     fails(&run, "open", "", "log in, or correct or renew the credentials");
@@ -161,4 +164,16 @@ fn read_only_writes_nothing() {
     }
     assert!(told(&run, "version").contains(" left out "), "{run:?}");
     assert_eq!(std::fs::metadata(&data).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn a_missing_directory_stays_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = fresh(dir.path(), "data");
+    let run = doctor(dir.path(), &[], &[&format!("file://{}/typo", data.display())]);
+    fails(&run, "list", "NotFound", "correct the URI");
+    for check in ["write", "clock", "read", "rename", "remove"] {
+        assert!(told(&run, check).contains(" left out the directory is missing"), "{run:?}");
+    }
+    assert_eq!(std::fs::read_dir(data).unwrap().count(), 0);
 }

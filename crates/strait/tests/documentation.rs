@@ -1,16 +1,12 @@
 //! Checks the pages: exit codes, a rack on one host, links, and published figures.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::Run;
+use crate::support::up::{self, role};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use strait_store::TABLE;
 use strait_testkit::free_port;
 use strait_testkit::wait::eventually;
-use support::Run;
-use up::role;
 
 const COMMAND: &str = include_str!("../../../docs/command.md");
 const KADOOP: &str = include_str!("../../../docs/kadoop.md");

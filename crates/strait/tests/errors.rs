@@ -1,9 +1,7 @@
 //! The command reports each error once, clearly, and by the exit code.
 
-#[path = "support/below.rs"]
-mod below;
-mod support;
-
+use crate::support::below;
+use crate::support::{self, Gateway, Run, command, fresh};
 use std::io::{BufRead, Read};
 use std::path::Path;
 use std::process::Stdio;
@@ -14,7 +12,6 @@ use strait_kadoop_core::{
 };
 use strait_kadoop_server::{NamenodeOptions, NamenodeServer};
 use strait_kadoop_wire::Key;
-use support::{Gateway, Run, command, fresh};
 
 // Exit codes of the table of errors.
 const USAGE: i32 = 2;
@@ -45,6 +42,11 @@ fn a_local_target_that_cannot_be_written_is_named_in_one_line() {
     std::fs::write(gateway.dir.path().join("plain"), "").unwrap();
     gateway.run(["get", &gateway.uri("/f"), "plain/below"]).fails(NOT_A_DIRECTORY, "plain/below: ");
     gateway.run(["get", &gateway.uri("/f"), "missing/below"]).fails(NOT_FOUND, "missing/below: ");
+    gateway
+        .run(["get", &gateway.uri("/f"), "/dev/null"])
+        .fails(INVALID_ARGUMENT, "writes to standard output");
+    let within = gateway.run(["put", &gateway.uri("/f"), &gateway.uri("/g")]);
+    within.fails(2, "isn't a local path");
 }
 
 #[test]

@@ -1,12 +1,9 @@
 //! The command on a real HDFS.
 
-#[path = "support/below.rs"]
-mod below;
-mod support;
-
+use crate::support::below;
+use crate::support::{Run, command};
 use std::ffi::OsStr;
 use strait_testkit::MiniHdfs;
-use support::{Run, command};
 
 const INVALID_ARGUMENT: i32 = 17;
 

@@ -1,7 +1,6 @@
 //! A gateway over a real HDFS bounds its memory for writers that stop sending.
 
-mod support;
-
+use crate::support::Gateway;
 use bytes::Bytes;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,7 +9,6 @@ use strait_testkit::thrift::Client;
 use strait_wire::{
     AppendDataRequest, CreateFileRequest, FlushFileRequest, FlushMode, Method, Protocol, Wire, methods,
 };
-use support::Gateway;
 
 /// Limit of the gateway's resident memory.
 const MOST_MIB: u64 = 256;

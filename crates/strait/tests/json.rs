@@ -1,9 +1,7 @@
 //! `--json`: one object a line, for results and for failures.
 
-mod support;
-
+use crate::support::{self, Gateway, Run, command};
 use serde_json::{Value, json};
-use support::{Gateway, Run, command};
 
 fn objects(text: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(text).unwrap();

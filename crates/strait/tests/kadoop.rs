@@ -1,11 +1,8 @@
 //! Kadoop behind the command: `up`, and the roles of a cluster as processes.
 
-#[path = "support/below.rs"]
-mod below;
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::below;
+use crate::support::up::{Up, role, run};
+use crate::support::{self, Gateway, ended};
 use bytes::Bytes;
 use rustix::process::Signal;
 use std::io::Write;
@@ -20,8 +17,6 @@ use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principa
 use strait_testkit::wait::{eventually, obtained_task, wait_until};
 use strait_testkit::{Process, free_port, http_request};
 use strait_wire::Secret;
-use support::{Gateway, ended};
-use up::{Up, role, run};
 
 const OTHER: i32 = 1;
 const NOT_FOUND: i32 = 10;

@@ -1,18 +1,14 @@
-//! Users log in at a namenode of their own process, without the clients' key. Tests their rights,
-//! and how soon they lose them.
+//! Users log in without the clients' key; the namenode and a datanode are separate processes. Tests users'
+//! rights, refused logins, how soon a changed or removed password ends a login, and a renewed certificate.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::up::{role, run};
+use crate::support::{Run, command, fresh};
 use std::ffi::OsStr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use strait_testkit::wait::{eventually, pause, within};
 use strait_testkit::{Authority, Process, free_port};
-use support::{Run, command, fresh};
 use tempfile::TempDir;
-use up::{role, run};
 
 const PERMISSION_DENIED: i32 = 15;
 const UNAUTHENTICATED: i32 = 16;
@@ -181,7 +177,6 @@ fn a_new_password_or_none_ends_a_running_program_within_seconds() {
             true => passwd(rack.dir.path(), &["--remove", "alice"], ""),
             false => passwd(rack.dir.path(), &["alice"], "another"),
         }
-        let changed = Instant::now();
         let mut code = None;
         within("the program ends", TAKEN_UP + SLACK + SLACK, || {
             code = put.try_wait().unwrap();
@@ -189,12 +184,9 @@ fn a_new_password_or_none_ends_a_running_program_within_seconds() {
         });
         feeding.join().unwrap();
         assert_ne!(code.unwrap().code(), Some(0), "it fails");
-        assert!(changed.elapsed() < TAKEN_UP + SLACK + SLACK);
-        let began = Instant::now();
         within("the old password is refused", TAKEN_UP + SLACK, || {
             rack.by("alice", ["ls", &rack.uri("/")], b"").code == UNAUTHENTICATED
         });
-        assert!(began.elapsed() < TAKEN_UP + SLACK);
         if !removed {
             write_private(&rack.dir.path().join("password-of-alice"), "another\n");
             rack.by("alice", ["ls", &rack.uri("/")], b"").ok();

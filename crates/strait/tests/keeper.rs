@@ -1,29 +1,16 @@
 //! `strait mount --keep`: the process that serves is killed, again and again, and programs notice
 //! nothing. Only root may mount here.
 
-#[path = "support/load.rs"]
-mod load;
-#[path = "support/mounted.rs"]
-mod mounted;
-#[path = "support/programs.rs"]
-mod programs;
-#[path = "support/rack.rs"]
-mod rack;
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
-use load::{FLAGS, HIDDEN, Load};
-use mounted::{Mounted, is_mounted};
-use rack::Rack;
+use crate::support::load::{FLAGS, HIDDEN, Load};
+use crate::support::mounted::{self, Mounted, is_mounted, unmount};
+use crate::support::rack::Rack;
+use crate::support::{self, Gateway, Run, ended};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs::{self, File};
 use std::io::Write;
-use std::process::Command;
 use std::time::Duration;
 use strait_testkit::MiniHdfs;
 use strait_testkit::wait::{eventually, pause, wait_until};
-use support::{Gateway, Run, ended};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 /// "Transport endpoint is not connected".
@@ -209,7 +196,7 @@ fn a_mount_goes_on_without_its_keeper_until_it_gets_another() {
     file.write_all(b"three").unwrap();
     drop(file);
     assert_eq!(fs::read_to_string(data.path().join("f")).unwrap(), "one two three");
-    assert!(Command::new("umount").arg(&mounted.place).status().unwrap().success());
+    unmount(&mounted.place);
     eventually("all processes have ended", || servers(&mounted).is_empty());
 }
 
@@ -244,6 +231,6 @@ fn daemons_keep_their_mounts() {
     (&file).write_all(b"text").unwrap();
     drop(file);
     assert_eq!(fs::read_to_string(mounted.path("f")).unwrap(), "text");
-    assert!(Command::new("umount").arg(&mounted.place).status().unwrap().success());
+    unmount(&mounted.place);
     assert!(wait_until(DEADLINE, || servers(&mounted).is_empty()));
 }

@@ -1,10 +1,8 @@
 //! Walks down a tree don't leave it by a symbolic link.
 
-mod support;
-
+use crate::support::{Gateway, Run, command, fresh};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use support::{Gateway, Run, command, fresh};
 
 const INVALID_ARGUMENT: i32 = 17;
 

@@ -1,10 +1,8 @@
 //! Logins for users and operators: the clients that need one, the sources of passwords, the rights
 //! after a login to a fresh cluster, and files that are read again while serving.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::up::{Up, role, run};
+use crate::support::{Gateway, Run, binary, command, fresh};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,8 +12,6 @@ use std::path::Path;
 use std::process::Command;
 use strait_testkit::wait::eventually;
 use strait_testkit::{Authority, Process, free_port};
-use support::{Gateway, Run, binary, command, fresh};
-use up::{Up, role, run};
 
 const PERMISSION_DENIED: i32 = 15;
 const UNAUTHENTICATED: i32 = 16;
@@ -271,7 +267,7 @@ fn sighup_ends_no_server() {
     survives(&mut datanode, "SIGHUP");
 }
 
-/// The log of a gateway with a certificate that is valid for so many days from now, once the log
+/// The log of a gateway with a certificate that is valid for this many days from now, once the log
 /// has `words`.
 fn log_with_certificate(days: i64, words: &str) -> String {
     let gateway = Gateway::start(|dir| {

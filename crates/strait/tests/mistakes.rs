@@ -1,7 +1,6 @@
 //! Newcomers' mistakes: the command reports each one soon, correctly, and with a remedy.
 
-mod support;
-
+use crate::support::{self, Gateway, Run, command, fresh};
 use rustix::fs::{CWD, FileType, Mode};
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +11,6 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use strait_testkit::{Authority, free_port, spawn_bound};
-use support::{Gateway, Run, command, fresh};
 
 const USAGE: i32 = 2;
 const NOT_FOUND: i32 = 10;

@@ -1,17 +1,13 @@
 //! `strait mount`, used by programs of this host that know nothing of it. Only root may mount here.
 
-#[path = "support/mounted.rs"]
-mod mounted;
-mod support;
-
-use mounted::{Mounted, is_mounted};
+use crate::support::mounted::{Mounted, is_mounted};
+use crate::support::{self, Gateway, Run, ended, fresh};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::time::Duration;
 use strait_testkit::MiniHdfs;
 use strait_testkit::wait::wait_until;
-use support::{Gateway, Run, ended, fresh};
 use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -45,6 +41,28 @@ fn unmodified_programs_work_in_a_mounted_store() {
          chmod 640 edited; test $(stat -c %a edited) = 640
          touch -d 2001-02-03T04:05:06Z edited; test $(date -u -r edited +%F) = 2001-02-03
          truncate -s 5 copy; cmp -n 5 source copy; test $(stat -c %s copy) = 5
+         python3 -c 'import os; f = os.open(\"long\", os.O_CREAT | os.O_RDWR); os.ftruncate(f, 47); os.pwrite(f, b\"x\" * 9, 0)'
+         test \"$(tr -d '\\0' < long)\" = xxxxxxxxx; test $(stat -c %s long) = 47
+         python3 -c '
+import os
+for name in (\"x\", \"x.ckpt\"):
+    os.makedirs(\"r/s\")
+    held = open(\"r/s/\" + name, \"w\")
+    os.unlink(held.name); os.rmdir(\"r/s\"); os.rmdir(\"r\")
+    held.write(\"more\"); held.close()
+for n in range(30):
+    os.mkdir(\"d\")
+    with open(\"d/f\", \"w\") as file: os.unlink(\"d/f\")
+    os.rmdir(\"d\")
+import threading
+for n in range(20):
+    os.mkdir(\"e\")
+    held = [open(\"e/%d\" % at, \"w\") for at in range(8)]
+    for file in held: os.unlink(file.name)
+    closing = threading.Thread(target=lambda: [file.close() for file in held])
+    closing.start(); os.rmdir(\"e\"); closing.join()
+os.sync()'
+         test -z \"$(ls -A | grep strait-removed)\"
          python3 -c 'import json; json.dump({\"a\": 1}, open(\"j\", \"w\")); assert json.load(open(\"j\"))[\"a\"] == 1'
          rm -r moved out; ls > /dev/null; df . > /dev/null",
     );

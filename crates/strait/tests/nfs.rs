@@ -1,9 +1,7 @@
 //! `strait nfs`, used by the tools of libnfs, which know nothing of it.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::up::Up;
+use crate::support::{self, DEADLINE, Run, ended, fresh};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,9 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use strait_testkit::{MiniHdfs, Process, free_port, skip, spawn_bound};
-use support::{DEADLINE, Run, ended, fresh};
 use tempfile::TempDir;
-use up::Up;
 
 /// A server of a store; stopped when dropped.
 struct Served {

@@ -1,13 +1,11 @@
 //! object_store's own suite through a gateway.
 
-mod support;
-
+use crate::support::Gateway;
 use object_store::integration as suite;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
 use strait_client::Options;
 use strait_object_store::Objects;
-use support::Gateway;
 
 async fn objects(gateway: &Gateway) -> Objects {
     Objects::connect(&gateway.address, Options::default()).await.unwrap()

@@ -1,7 +1,6 @@
 //! A gateway over a bucket bounds its memory for writers that stop sending, and serves all of them.
 
-mod support;
-
+use crate::support::Gateway;
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -11,7 +10,6 @@ use strait_testkit::{OBJECT_BUCKET, ObjectServer, skip};
 use strait_wire::{
     AppendDataRequest, CloseSessionRequest, CreateFileRequest, Protocol, Reply, Wire, methods,
 };
-use support::Gateway;
 
 /// Limit of the gateway's resident memory.
 const MOST_MIB: u64 = 256;

@@ -1,10 +1,12 @@
 //! `strait` on an object store that nobody here wrote, directly and through a gateway; `stores` and `doctor`.
 
-mod support;
-
+use crate::support::{self, Gateway, Run, command};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use strait_client::StraitStore;
+use strait_plfs::Container;
+use strait_store::{Principal, StorePath};
 use strait_testkit::{OBJECT_BUCKET, ObjectServer, free_port, skip};
-use support::{Gateway, Run, command};
 
 const NOT_FOUND: i32 = 10;
 const ALREADY_EXISTS: i32 = 11;
@@ -69,6 +71,59 @@ fn a_gateway_serves_a_directory_of_a_bucket() {
     let direct =
         ran(gateway.dir.path(), &server.url(), &["cat", &format!("s3://{OBJECT_BUCKET}/some/root/f")], b"");
     assert_eq!(direct.text(), "content");
+}
+
+/// Three ranks write strided pieces through a gateway, and sync after each round. The last rank crashes with an
+/// unsynced piece. Returns the synced content.
+#[tokio::main(flavor = "current_thread")]
+async fn write_logical_file(address: &str) -> Vec<u8> {
+    const ROUNDS: usize = 4;
+    const PIECE: usize = 100_000;
+    let store = StraitStore::connect(address, strait_client::Options::default()).await.unwrap();
+    let (who, path) = (Principal::new("the session decides"), StorePath::parse("/ckpt").unwrap());
+    let container = Container::create(Arc::new(store), &who, &path, &Default::default()).await.unwrap();
+    let mut writers = [0, 1, 2].map(|rank| container.writer(rank));
+    let mut content = vec![0; 3 * ROUNDS * PIECE];
+    for round in 0..ROUNDS {
+        for (rank, writer) in writers.iter_mut().enumerate() {
+            let at = (3 * round + rank) * PIECE;
+            content[at..at + PIECE].fill(b'a' + (3 * round + rank) as u8);
+            writer.write_at(at as u64, content[at..at + PIECE].to_vec().into()).await.unwrap();
+            writer.sync().await.unwrap();
+            assert_eq!(container.length().await.unwrap(), (at + PIECE) as u64, "a sync is visible at once");
+        }
+    }
+    let [mut first, mut second, mut crashes] = writers;
+    crashes.write_at(content.len() as u64, "lost".into()).await.unwrap();
+    drop(crashes);
+    first.close().await.unwrap();
+    second.close().await.unwrap();
+    let reader = container.reader().await.unwrap();
+    assert!(reader.read_at(PIECE as u64 / 2, content.len()).await.unwrap() == content[PIECE / 2..]);
+    content
+}
+
+#[test]
+fn ranks_write_one_logical_file_in_a_bucket() {
+    let Some(server) = ObjectServer::moto().unwrap() else {
+        return skip("ranks_write_one_logical_file_in_a_bucket", "moto in .venv-s3");
+    };
+    let store = format!("s3://{OBJECT_BUCKET}/some/root");
+    let flags = ["--endpoint-url", &server.url(), "--store", &store].map(str::to_owned);
+    let gateway =
+        Gateway::start_with(&KEYS.map(|(name, value)| (name, value.to_owned())), |_| flags.to_vec());
+    let content = write_logical_file(&gateway.address);
+    let uri = format!("{store}/ckpt");
+    let strait = |args: &[&str]| ran(gateway.dir.path(), &server.url(), args, b"");
+    let objects = strait(&["ls", "-C", &format!("{uri}/logs")]);
+    assert_eq!(objects.text().lines().filter(|path| path.ends_with(".data.00000003")).count(), 3);
+    strait(&["ckpt", "check", &uri]).ok();
+    let recovered = strait(&["ckpt", "recover", &uri]);
+    assert!(recovered.text().ends_with("\tended\n"), "{recovered:?}");
+    assert_eq!(strait(&["ckpt", "ls", &uri]).text().lines().count(), 3);
+    assert_eq!(strait(&["ckpt", "flatten", &uri, "/plain"]).code, 0);
+    assert!(strait(&["cat", &format!("s3://{OBJECT_BUCKET}/plain")]).stdout == content);
+    strait(&["stat", &uri]).fails(NOT_FOUND, "/ckpt");
 }
 
 #[test]

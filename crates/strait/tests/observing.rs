@@ -1,17 +1,13 @@
 //! Servers' records of their work: `--metrics`, `--audit-log`, `--slow-call-ms`.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::DEADLINE;
+use crate::support::up::{Up, role};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use strait_testkit::free_port;
 use strait_testkit::wait::eventually;
-use support::DEADLINE;
-use up::{Up, role};
 
 /// Answer of an HTTP server, including the head.
 fn http(address: &str, request: &str) -> String {

@@ -1,8 +1,7 @@
 //! The strait:// adapter when connections break and gateways die. Nothing is lost or executed
 //! twice, and the adapter reports unknown outcomes as unknown.
 
-mod support;
-
+use crate::support::{self, DEADLINE, Gateway};
 use bytes::Bytes;
 use futures::StreamExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,11 +10,10 @@ use std::time::Duration;
 use strait_client::{Options, StraitStore};
 use strait_store::{CreateOptions, ErrorKind, FileSystem, FileSystemExt, Principal, StorePath};
 use strait_testkit::wait::{pause, pause_task};
-use support::{DEADLINE, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A proxy between clients and a gateway. It cuts each connection after so many bytes from the
+/// A proxy between clients and a gateway. It cuts each connection after this many bytes from the
 /// gateway.
 struct Cutter {
     address: String,

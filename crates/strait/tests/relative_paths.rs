@@ -1,7 +1,6 @@
 //! Relative paths begin at `STRAIT_STORE`, and only there.
 
-mod support;
-use support::{Gateway, Run};
+use crate::support::{Gateway, Run};
 
 fn run(gateway: &Gateway, store: Option<&str>, args: &[&str], input: &[u8]) -> Run {
     let environment: Vec<(&str, &str)> = store.map(|store| ("STRAIT_STORE", store)).into_iter().collect();

@@ -1,14 +1,12 @@
 //! The REST face under programs that others wrote (`tests/rest`): curl, wget, aria2c, Python's HTTP
 //! clients, schemathesis, and pages in a browser.
 
-mod support;
-
+use crate::support::{Gateway, Run, command, fresh};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use strait_testkit::wait::eventually;
 use strait_testkit::{Authority, free_port, http_request};
-use support::{Gateway, Run, command, fresh};
 
 /// Inputs of schemathesis for each request. A hundred found no more.
 const EXAMPLES: &str = "15";
@@ -54,6 +52,17 @@ fn programs_of_others_write_read_resume_and_list() {
     println!("{told}");
     assert!(output.status.success(), "{told}\nscripts/setup.sh test installs what it needs");
     assert!(told.lines().count() >= 10 && !told.contains("WRONG"), "{told}");
+}
+
+#[test]
+fn a_client_generated_from_the_description_reaches_all_paths() {
+    let gateway = with_login();
+    let url = format!("http://{}", gateway.address);
+    let output = python("generated.py").args([&url, "ann", "secret"]).output().unwrap();
+    let told = text(&output);
+    println!("{told}");
+    assert!(output.status.success(), "{told}\nscripts/setup.sh test installs what it needs");
+    assert!(told.lines().count() >= 7 && !told.contains("WRONG"), "{told}");
 }
 
 #[test]

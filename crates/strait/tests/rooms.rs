@@ -172,6 +172,31 @@ fn a_crate_with_examples_in_its_docs_runs_them() {
     }
 }
 
+/// Beside a `suite.rs`, Cargo looks for no test files.
+#[test]
+fn each_test_file_is_in_a_program() {
+    let metadata = cargo(&["metadata", "--locked", "--offline", "--no-deps", "--format-version", "1"]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let mut files = 0;
+    for package in metadata["packages"].as_array().unwrap() {
+        let tests = Path::new(package["manifest_path"].as_str().unwrap()).with_file_name("tests");
+        let Ok(suite) = fs::read_to_string(tests.join("suite.rs")) else { continue };
+        let programs: Vec<_> =
+            package["targets"].as_array().unwrap().iter().map(|target| &target["name"]).collect();
+        for file in fs::read_dir(&tests).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let is_in_one =
+                suite.lines().any(|line| line == format!("mod {name};")) || programs.contains(&&name.into());
+            assert!(is_in_one, "suite.rs lacks `mod {name};` for {}", file.display());
+            files += 1;
+        }
+    }
+    assert!(files > 100, "{files} files");
+}
+
 #[test]
 fn the_table_of_rooms_is_cargos_graph() {
     let (table, graph) = (table(), graph());

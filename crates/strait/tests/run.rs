@@ -1,21 +1,15 @@
 //! `strait run`: on this host, and on others by a real ssh server.
 
-#[path = "support/ssh.rs"]
-mod ssh;
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::ssh::{HOSTS, Sshd, only_file};
+use crate::support::up::Up;
+use crate::support::{Gateway, Run, binary, code, command};
 use rustix::process::{Pid, Signal, kill_process};
-use ssh::{HOSTS, Sshd, only_file};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use strait_testkit::spawn_bound;
 use strait_testkit::wait::eventually;
-use support::{Gateway, Run, binary, code, command};
-use up::Up;
 
 const NULL: serde_json::Value = serde_json::Value::Null;
 const INTERRUPTED: i32 = 128 + 2;
@@ -113,7 +107,8 @@ fn failures_are_told_and_counted_and_leave_the_others_alone() {
     let log = gateway.dir.path().join("log");
     let flags = ["--joblog", log.to_str().unwrap()];
     let failed = run(&gateway, &flags, &uris, &["sh", "-c", odd]);
-    assert_eq!((failed.code, String::from_utf8_lossy(&failed.stdout).as_ref()), (2, "0\n2\n"));
+    // Two commands, and an input that is missing.
+    assert_eq!((failed.code, String::from_utf8_lossy(&failed.stdout).as_ref()), (3, "0\n2\n"));
     for line in
         [format!("{}: problem", uris[1]), format!("strait: {}: the command ended with exit code 3", uris[3])]
     {
@@ -139,6 +134,10 @@ fn failures_are_told_and_counted_and_leave_the_others_alone() {
     let once = "read x; mkdir done$x && echo lost && exit 1; echo $x";
     let retried = run(&gateway, &["--retries", "2"], &uris[..4], &["sh", "-c", once]);
     assert_eq!((retried.code, String::from_utf8_lossy(&retried.stdout).as_ref()), (0, "0\n1\n2\n3\n"));
+    let only = run(&gateway, &[], &uris[4..], &["cat"]);
+    assert!(only.code == 1 && only.stderr.contains("/none"), "{}", only.stderr);
+    let elsewhere = run(&gateway, &["--host", "other"], &uris[..1], &["cat"]);
+    assert!(elsewhere.code == 2 && elsewhere.stderr.contains("--host"), "{}", elsewhere.stderr);
     let missing = run(&gateway, &[], &uris[..1], &["no-such-command"]);
     assert!(missing.code == 1 && missing.stderr.contains("no-such-command"), "{}", missing.stderr);
 }
@@ -162,7 +161,7 @@ fn a_program_tells_framed_outputs_apart() {
     let ended = |n: usize, exit, signal| (uris[n].clone(), exit, signal, format!("{n}\n").into_bytes());
     assert_eq!(told, [ended(0, 0, 0), ended(1, 0, 0), ended(2, 7, 0), ended(3, 0, 9)]);
     // The others' ends are in the frames alone.
-    assert_eq!(ran.code, 2);
+    assert_eq!(ran.code, 3);
     assert!(ran.stderr.contains("/none") && !ran.stderr.contains("exit code"), "{}", ran.stderr);
     assert_eq!(run(&gateway, &["--framed", "--tag"], &uris, &["cat"]).code, 2, "not both");
 }

@@ -1,16 +1,12 @@
 //! Logins of `strait run`: lent to the hosts for the time of the run, and nowhere to be seen.
 
-#[path = "support/fleet.rs"]
-mod fleet;
-mod support;
-
-use fleet::fleet;
+use crate::support::fleet::fleet;
+use crate::support::{self, Gateway, Run, command, fresh};
 use std::fs;
 use std::path::Path;
 use strait_client::{Options, Secret, StraitStore};
 use strait_store::{ErrorKind, FileSystem, Principal, StorePath};
 use strait_testkit::Authority;
-use support::{Gateway, Run, command, fresh};
 
 const USAGE: i32 = 2;
 const PASSWORD: [(&str, &str); 1] = [("STRAIT_PASSWORD", "pw-7f3a")];

@@ -1,23 +1,15 @@
 //! Runs the examples of docs/run.md: on Kadoop, HDFS and a gateway, by a real ssh server. `run_slurm` runs the
 //! one for Slurm.
 
-#[path = "support/rack.rs"]
-mod rack;
-#[path = "support/ssh.rs"]
-mod ssh;
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
-use rack::Rack;
-use ssh::{HOSTS, Sshd};
+use crate::support::rack::Rack;
+use crate::support::ssh::{HOSTS, Sshd};
+use crate::support::{Gateway, Run, binary, command, fresh};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use strait_testkit::MiniHdfs;
-use support::{Gateway, Run, binary, command, fresh};
 
 const PAGE: &str = include_str!("../../../docs/run.md");
 const MIB: usize = 1 << 20;

@@ -1,19 +1,10 @@
 //! `strait run` on pieces of files, with shipped files, and with commands that run twice.
 
-#[path = "support/fleet.rs"]
-mod fleet;
-#[path = "support/rack.rs"]
-mod rack;
-#[path = "support/ssh.rs"]
-mod ssh;
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
-use fleet::fleet;
-use rack::Rack;
+use crate::support::fleet::fleet;
+use crate::support::rack::Rack;
+use crate::support::ssh::{HOSTS, Sshd};
+use crate::support::{self, Gateway, Run, binary, code, command};
 use rustix::process::{Pid, Signal, kill_process};
-use ssh::{HOSTS, Sshd};
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +12,6 @@ use std::path::Path;
 use std::process::Stdio;
 use strait_testkit::wait::eventually;
 use strait_testkit::{MiniHdfs, SmallDisk, skip, spawn_bound};
-use support::{Gateway, Run, binary, code, command};
 
 const MIB: usize = 1 << 20;
 const USAGE: i32 = 2;

@@ -1,22 +1,14 @@
 //! `strait run --launcher slurm` on a real Slurm cluster: a node for each of Kadoop's datanodes, and one that
 //! holds nothing. `scripts/test-heavy.sh` runs it.
 
-#[path = "support/rack.rs"]
-mod rack;
-#[path = "support/slurm.rs"]
-mod slurm;
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
-use rack::Rack;
+use crate::support::rack::Rack;
+use crate::support::slurm::{NODES, Slurm};
+use crate::support::{Run, binary, code};
 use rustix::process::{Pid, Signal, kill_process};
-use slurm::{NODES, Slurm};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use strait_testkit::spawn_bound;
 use strait_testkit::wait::eventually;
-use support::{Run, binary, code};
 
 const FILES: usize = 6;
 

@@ -1,29 +1,27 @@
 //! The Rust client beside those in other languages: the shared cases, faults, and the code of its page.
 
-#[path = "support/cases.rs"]
-mod cases;
 #[path = "../../client/examples/quick_start.rs"]
 #[allow(dead_code)] // its `main`
 mod quick_start;
-#[path = "support/requests.rs"]
-mod requests;
-mod support;
-#[path = "support/up.rs"]
-mod up;
 
+use crate::support::Gateway;
+use crate::support::cases;
+use crate::support::faulty::{Fault, Faulty};
+use crate::support::up::Up;
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 use strait_client::blocking::Client;
 use strait_client::{CreateOptions, Options};
 use strait_testkit::{MiniHdfs, current_user};
-use support::Gateway;
-use support::faulty::{Fault, Faulty};
-use up::Up;
 
 /// The client's time limit.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// A few times that, to allow for a loaded machine.
 const LIMIT: Duration = Duration::from_secs(45);
+/// Bytes of the file to read.
+const FILE_BYTES: usize = 48 << 20;
+/// Requests of a sequential read after which a blocking reader has a connection of its own.
+const LONG_READ: usize = 30;
 
 #[test]
 fn the_shared_cases_pass_on_a_directory() {
@@ -62,13 +60,17 @@ fn the_quick_start_prints_what_its_page_says() {
     assert_eq!(String::from_utf8(printed).unwrap(), expected);
 }
 
-/// Uses a client of a gateway that misbehaves from the call of `method` on, and checks the error.
+/// Uses a client of a gateway that misbehaves after `good` calls of `method`, and checks the error.
 #[track_caller]
-fn each_fault_ends_in_time(method: &'static str, path: &str, act: fn(&Client) -> std::io::Result<()>) {
+fn each_fault_ends_in_time(
+    (good, method): (usize, &'static str),
+    path: &str,
+    act: fn(&Client) -> std::io::Result<()>,
+) {
     for fault in [Fault::Silence, Fault::HalfReply, Fault::Trickle, Fault::End] {
         let gateway = Gateway::over_files();
-        std::fs::write(gateway.data().join("file"), vec![7; 3 << 20]).unwrap();
-        let faulty = Faulty::before(&gateway.address, method, fault);
+        std::fs::write(gateway.data().join("file"), vec![7; FILE_BYTES]).unwrap();
+        let faulty = Faulty::after(good, &gateway.address, method, fault);
         let options = Options { timeout: Some(TIMEOUT), ..Options::default() };
         let client = Client::connect(&faulty.address, options).unwrap();
         let began = Instant::now();
@@ -87,19 +89,27 @@ fn each_fault_ends_in_time(method: &'static str, path: &str, act: fn(&Client) ->
 
 #[test]
 fn a_question_to_a_failing_gateway_ends_in_time() {
-    each_fault_ends_in_time("getFileInfo", "/file", |client| Ok(client.stat("/file").map(drop)?));
+    each_fault_ends_in_time((0, "getFileInfo"), "/file", |client| Ok(client.stat("/file").map(drop)?));
 }
 
 #[test]
 fn a_stream_to_read_from_a_failing_gateway_ends_in_time() {
-    each_fault_ends_in_time("readRange", "/file", |client| {
+    each_fault_ends_in_time((0, "readRange"), "/file", |client| {
+        client.open("/file")?.read_to_end(&mut Vec::new()).map(drop)
+    });
+}
+
+/// The calls after those come over the reader's own connection.
+#[test]
+fn a_long_read_from_a_failing_gateway_ends_in_time() {
+    each_fault_ends_in_time((LONG_READ, "readRange"), "/file", |client| {
         client.open("/file")?.read_to_end(&mut Vec::new()).map(drop)
     });
 }
 
 #[test]
 fn a_stream_to_write_to_a_failing_gateway_ends_in_time() {
-    each_fault_ends_in_time("appendData", "/new", |client| {
+    each_fault_ends_in_time((0, "appendData"), "/new", |client| {
         let mut writer = client.create("/new", &CreateOptions::default())?;
         writer.write_all(&vec![7; 3 << 20])?;
         writer.close()

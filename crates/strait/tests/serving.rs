@@ -1,7 +1,6 @@
 //! `serve` and `up`: starting, refusing to start, logins, shutdown.
 
-mod support;
-
+use crate::support::{DEADLINE, Gateway, Run, command, ended, fresh};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -9,7 +8,6 @@ use std::path::Path;
 use std::process::Stdio;
 use strait_testkit::wait::eventually;
 use strait_testkit::{Process, free_port, spawn_bound};
-use support::{DEADLINE, Gateway, Run, command, ended, fresh};
 
 const OTHER: i32 = 1;
 const USAGE: i32 = 2;
@@ -178,8 +176,7 @@ fn what_else_keeps_a_store_away_is_logged_when_it_comes_up() {
 #[test]
 fn listening_beyond_loopback_needs_passwords_or_allow_anonymous() {
     let dir = tempfile::tempdir().unwrap();
-    strait(dir.path(), &["up", "--listen", "0.0.0.0:0"])
-        .fails(USAGE, "--passwords FILE, or --allow-anonymous");
+    strait(dir.path(), &["up", "--listen", "0.0.0.0:0"]).fails(USAGE, "--passwords FILE, --allow-anonymous");
     let address = format!("0.0.0.0:{}", free_port());
     let mut up = command(dir.path());
     up.args(["up", "--allow-anonymous", "--listen", &address]);

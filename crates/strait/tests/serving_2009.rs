@@ -1,10 +1,9 @@
 //! The flags of `strait serve` for programs of 2009.
 
-mod support;
+use crate::support::{self, Gateway};
 use bytes::Bytes;
 use strait_testkit::thrift::Client;
 use strait_wire::*;
-use support::Gateway;
 
 const BINARY: Wire = Wire { protocol: Protocol::Binary, framed: false };
 

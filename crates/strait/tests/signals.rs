@@ -1,14 +1,12 @@
 //! Ctrl-C ends a command soon, in every wait.
 
-mod support;
-
+use crate::support::{Gateway, code, command, fresh};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use strait_testkit::sockets::unread_at;
 use strait_testkit::spawn_bound;
 use strait_testkit::wait::eventually;
-use support::{Gateway, code, command, fresh};
 
 /// Three seconds for the cleanup, and as much again for a loaded machine.
 const SOON: Duration = Duration::from_secs(6);

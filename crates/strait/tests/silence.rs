@@ -1,7 +1,7 @@
 //! Commands never wait forever for a gateway that is silent or gone, in any state.
 
-mod support;
-
+use crate::support::faulty::{Fault, Faulty};
+use crate::support::{Gateway, Run, command, fresh};
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 use strait_testkit::sockets::unread_at;
 use strait_testkit::spawn_bound;
 use strait_testkit::wait::{eventually, wait_until};
-use support::faulty::{Fault, Faulty};
-use support::{Gateway, Run, command, fresh};
 
 /// The commands' time limit, in seconds.
 const TIMEOUT: &str = "2";

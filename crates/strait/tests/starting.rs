@@ -1,17 +1,13 @@
 //! Servers that can't work as asked refuse to start, or warn, and name the remedy.
 
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
+use crate::support::up::{Up, role, run};
+use crate::support::{Gateway, Run, binary, fresh};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use strait_kadoop_wire::Key;
-use strait_testkit::free_port;
 use strait_testkit::wait::eventually;
-use support::{Gateway, Run, binary, fresh};
-use up::{Up, role, run};
+use strait_testkit::{free_port, skip};
 
 const USAGE: i32 = 2;
 const OTHER: i32 = 1;
@@ -111,4 +107,49 @@ fn a_store_in_memory_is_for_tests_of_gateways() {
     let warning = "all of its files are lost when this gateway ends";
     eventually(warning, || gateway.process.log_tail().contains(warning));
     gateway.run(["ls", "memory:/"]).fails(USAGE, "its data would be lost with this command");
+}
+
+/// A FIFO in the place of a secret would otherwise keep a server from its start for ever.
+#[test]
+fn a_key_that_is_no_file_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fifo, began) = (dir.path().join("fifo"), Instant::now());
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let listen = ["--listen", "127.0.0.1:0"];
+    for (command, flag) in
+        [("serve", "--token-key"), ("serve", "--tls-key"), ("serve", "--tls-cert"), ("up", "--key")]
+    {
+        let store = format!("file://{}", dir.path().display());
+        let mut args = vec![command, listen[0], listen[1], flag, "fifo"];
+        match command {
+            "serve" => args.extend(["--store", &store]),
+            _ => args.extend(["--data", "data"]),
+        }
+        if flag.starts_with("--tls") {
+            args.extend([if flag == "--tls-key" { "--tls-cert" } else { "--tls-key" }, "fifo"]);
+        }
+        run(dir.path(), args, b"").fails(OTHER, "fifo: not a regular file");
+    }
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_key_of_another_user_is_refused() {
+    const OTHER_USER: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        return skip("a key of another user", "root's rights, to give a file away");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let data = fresh(dir.path(), "data");
+    std::os::unix::fs::chown(&data, Some(OTHER_USER), None).unwrap();
+    let args = ["up", "--data", "data", "--listen", "127.0.0.1:0", "--log", "error"]; // without the warning
+    for key in [dir.path().join("data/kadoop.key"), dir.path().join("token")] {
+        Key::generate().unwrap().save(&key).unwrap();
+        std::os::unix::fs::chown(&key, Some(OTHER_USER), None).unwrap();
+    }
+    let refusal = "it belongs to another user, who knows it (user id 65534; this process has 0)";
+    run(dir.path(), args, b"").fails(OTHER, refusal);
+    let store = format!("file://{}", data.display());
+    let args = ["serve", "--store", &store, "--listen", "127.0.0.1:0", "--token-key", "token"];
+    run(dir.path(), args, b"").fails(OTHER, refusal);
 }

@@ -2,8 +2,7 @@
 //! another user's calls succeed, and the gateway's memory stays bounded. The bounds are wide, since
 //! other tests run meanwhile; `make bench SUITE=strangers` measures.
 
-mod support;
-
+use crate::support::{Gateway, Run, command, fresh};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +11,6 @@ use std::time::{Duration, Instant};
 use strait_testkit::attacks::{Attack, Crowd, Times, log_in};
 use strait_testkit::wait::{eventually, pause};
 use strait_testkit::{free_port, http_request};
-use support::{Gateway, Run, command, fresh};
 
 /// Memory that the gateway may take.
 const MEMORY_MIB: u64 = 256;

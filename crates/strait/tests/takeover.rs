@@ -1,21 +1,10 @@
 //! `strait mount --take-over`: a process goes on with another's mount while programs use it. Only root
 //! may mount here.
 
-#[path = "support/load.rs"]
-mod load;
-#[path = "support/mounted.rs"]
-mod mounted;
-#[path = "support/programs.rs"]
-mod programs;
-#[path = "support/rack.rs"]
-mod rack;
-mod support;
-#[path = "support/up.rs"]
-mod up;
-
-use load::{FLAGS, Load};
-use mounted::Mounted;
-use rack::Rack;
+use crate::support::load::{FLAGS, Load};
+use crate::support::mounted::{Mounted, unmount};
+use crate::support::rack::Rack;
+use crate::support::{Run, ended};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -25,7 +14,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use strait_testkit::wait::wait_until;
-use support::{Run, ended};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const TAKEOVERS: usize = 5;
@@ -163,6 +151,6 @@ fn a_process_in_the_background_takes_a_mount_over() {
     Run::of(command, b"").ok();
     assert_eq!(ended(&mut mounted.process), 0, "{}", mounted.process.log_tail());
     assert_eq!(fs::read_to_string(mounted.path("f")).unwrap(), "text");
-    assert!(Command::new("umount").arg(&mounted.place).status().unwrap().success());
+    unmount(&mounted.place);
     Run::of(mounted.command(&["--take-over"]), b"").fails(10, "no Strait store is mounted there");
 }

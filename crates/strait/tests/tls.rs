@@ -1,12 +1,10 @@
 //! The command uses TLS: it trusts the given authorities, and shows its identity.
 
-mod support;
-
+use crate::support::{Gateway, fresh};
 use std::path::Path;
 use std::time::Instant;
 use strait_testkit::Authority;
 use strait_testkit::wait::eventually;
-use support::{Gateway, fresh};
 
 const UNAUTHENTICATED: i32 = 16;
 const INVALID_ARGUMENT: i32 = 17;

@@ -1,10 +1,8 @@
 //! The stores of a gateway have a place in the URI.
 
-mod support;
-
+use crate::support::{Gateway, Run, command, fresh};
 use std::path::PathBuf;
 use strait_testkit::free_port;
-use support::{Gateway, Run, command, fresh};
 
 const USAGE: i32 = 2;
 const NOT_FOUND: i32 = 10;

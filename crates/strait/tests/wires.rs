@@ -1,13 +1,11 @@
 //! Apache Thrift's own libraries of three languages (`tests/wires`) call one gateway on every wire: each
 //! protocol, over TCP and HTTP, with and without TLS, by both services.
 
-mod support;
-
+use crate::support::{Gateway, fresh};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use strait_testkit::Authority;
-use support::{Gateway, fresh};
 
 const PROTOCOLS: [&str; 3] = ["binary", "compact", "json"];
 const TRANSPORTS: [&str; 3] = ["unframed", "framed", "http"];

@@ -41,17 +41,14 @@ pub struct ObjectServer {
 }
 
 impl ObjectServer {
-    /// moto, an S3 server in Python. None: it isn't installed (`scripts/setup.sh test` does that).
+    /// moto, an S3 server in Python, as `s3_on_moto.py` starts it. None: it isn't installed
+    /// (`scripts/setup.sh test` does that).
     ///
     /// # Errors
     /// It doesn't start.
     pub fn moto() -> Result<Option<Self>> {
-        let Some(binary) = moto_server() else { return Ok(None) };
-        let server = Self::start("moto", |port, _| {
-            let mut command = Command::new(&binary);
-            command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-            command
-        })?;
+        let Some(python) = python_with_moto() else { return Ok(None) };
+        let server = Self::start("moto", |port, _| script(&python, "s3_on_moto.py", port))?;
         let made = crate::http_request("PUT", &server.address(), &format!("/{OBJECT_BUCKET}"))?;
         match made.status {
             200 => Ok(Some(server)),
@@ -65,11 +62,10 @@ impl ObjectServer {
     /// # Errors
     /// It doesn't start.
     pub fn google_on_moto() -> Result<Option<Self>> {
-        let Some(binary) = moto_server() else { return Ok(None) };
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("google_on_moto.py");
+        let Some(python) = python_with_moto() else { return Ok(None) };
         let server = Self::start("google_on_moto", |port, _| {
-            let mut command = Command::new(binary.with_file_name("python"));
-            command.arg(script).args([&port.to_string(), OBJECT_BUCKET]);
+            let mut command = script(&python, "google_on_moto.py", port);
+            command.arg(OBJECT_BUCKET);
             command
         });
         server.map(Some)
@@ -139,9 +135,17 @@ impl ObjectServer {
     }
 }
 
-fn moto_server() -> Option<PathBuf> {
+/// The Python beside the program `moto_server`.
+fn python_with_moto() -> Option<PathBuf> {
     let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv-s3/bin/moto_server");
-    found("STRAIT_TEST_MOTO", Some(binary))
+    found("STRAIT_TEST_MOTO", Some(binary)).map(|binary| binary.with_file_name("python"))
+}
+
+/// Runs this crate's script as a server at the port.
+fn script(python: &Path, name: &str, port: u16) -> Command {
+    let mut command = Command::new(python);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).arg(port.to_string());
+    command
 }
 
 /// The program that the variable names or, if the variable isn't set, `or`. None: that program doesn't exist.

@@ -101,7 +101,7 @@ pub struct Run {
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub retries: u32,
     /// End a command that runs longer than this, and count it as failed.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=super::MAX_TIMEOUT_SECONDS))]
+    #[arg(long, value_name = "TIME", value_parser = super::timeout)]
     pub command_timeout: Option<u64>,
     /// Append a line to this file for each command that ended, in GNU parallel's format.
     #[arg(long, value_name = "FILE")]

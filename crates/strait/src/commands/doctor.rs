@@ -3,19 +3,22 @@
 use crate::cli::Doctor;
 use crate::context::{Context, Place};
 use crate::failure::Failure;
+use crate::format::escaped;
 use crate::output::Output;
 use futures::{StreamExt, TryStreamExt};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use strait_client::reach::connect_to_any;
 use strait_store::clock::now_ms;
 use strait_store::{CreateOptions, ErrorKind, FileSystemExt, MAX_CHUNK_BYTES, Scheme, StoreUri};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 /// Time limit for each step: longer than any store's own limits for one request.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Time limit for resolving a name, and for connecting.
-const REACH_PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for resolving a name, and for connecting. Longer than the 5 s that the C library waits for the first
+/// name server before it asks the second one.
+const REACH_PATIENCE: Duration = Duration::from_secs(8);
 /// Bytes written and read to measure the throughput. They take some seconds at 2 MB/s.
 const PROBE_BYTES: usize = 4 * MAX_CHUNK_BYTES;
 /// Largest number of entries that are listed: a page of most stores.
@@ -51,7 +54,7 @@ pub async fn doctor(context: &Context, doctor: Doctor) -> Result<(), Failure> {
         }
         Ok(Err(failure)) => report.tell("open", refused(&failure))?,
         Ok(Ok(place)) => {
-            report.tell("open", Good(capabilities(&place)))?;
+            report.tell("open", Good(capabilities(context, &uri, &place)))?;
             report.tell("version", version(&place).await)?;
             inside(&place, doctor.read_only, &mut report).await?;
         }
@@ -84,7 +87,8 @@ async fn reach(context: &Context, uri: &StoreUri, report: &mut Report) -> Result
         }
         Err(_) => {
             let why = format!("{host}: no answer within {} s", REACH_PATIENCE.as_secs());
-            return report.tell("resolve", Bad(why, "the name server doesn't answer: see /etc/resolv.conf"));
+            return report
+                .tell("resolve", Bad(why, "check that each name server in /etc/resolv.conf answers"));
         }
     };
     let first = addresses.first().map_or_else(String::new, |address| address.ip().to_string());
@@ -95,18 +99,26 @@ async fn reach(context: &Context, uri: &StoreUri, report: &mut Report) -> Result
     report.tell("resolve", Good(found))?;
     let began = Instant::now();
     let fix = "start the server, correct the port, or open the firewall";
-    let verdict = match timeout(REACH_PATIENCE, TcpStream::connect(&addresses[..])).await {
-        Ok(Ok(_)) => Good(format!("{host}:{port} accepts, {}", ms(began))),
-        Ok(Err(error)) => Bad(format!("{host}:{port}: {error}"), fix),
-        Err(_) => Bad(format!("{host}:{port}: no connection within {} s", REACH_PATIENCE.as_secs()), fix),
+    let verdict = match connect_to_any(&addresses, (began + REACH_PATIENCE).into()).await {
+        Ok(_) => Good(format!("{host}:{port} accepts, {}", ms(began))),
+        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+            Bad(format!("{host}:{port}: no connection within {} s", REACH_PATIENCE.as_secs()), fix)
+        }
+        Err(error) => Bad(format!("{host}:{port}: {error}"), fix),
     };
     report.tell("connect", verdict)
 }
 
-fn capabilities(place: &Place) -> String {
+fn capabilities(context: &Context, uri: &StoreUri, place: &Place) -> String {
     let flags = place.fs.capabilities().flags();
     let has: Vec<&str> = flags.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
-    format!("as {}; can: {}", place.who.user, has.join(" "))
+    let can = has.join(" ");
+    match (uri.scheme(), context.user()) {
+        (Scheme::Strait, Some(user)) => format!("as {user}; can: {can}"),
+        // Without a login, the gateway's operator decides who clients are.
+        (Scheme::Strait, None) => format!("without a login; can: {can}"),
+        _ => format!("as {}; can: {can}", place.who.user),
+    }
 }
 
 /// The version of the server or the library, and of this program.
@@ -124,6 +136,10 @@ async fn inside(place: &Place, read_only: bool, report: &mut Report) -> Result<(
     let began = Instant::now();
     let listing = place.fs.list(&place.who, &place.path).take(MAX_LISTED);
     let listed = timeout(PATIENCE, listing.try_collect::<Vec<_>>()).await;
+    let is_missing = matches!(&listed, Ok(Err(error)) if error.kind() == ErrorKind::NotFound);
+    // A file is listed as itself.
+    let is_file = matches!(&listed, Ok(Ok(entries)) if entries.len() == 1
+        && !entries[0].is_directory() && entries[0].path == place.path.to_string());
     let verdict = match listed {
         Err(_) => Bad(silent(), "see the server's log"),
         Ok(Err(error)) => refused(&error.into()),
@@ -133,9 +149,12 @@ async fn inside(place: &Place, read_only: bool, report: &mut Report) -> Result<(
         }
     };
     report.tell("list", verdict)?;
-    if read_only {
+    // Writing would make a missing directory.
+    let why = is_missing.then_some("the directory is missing").or(read_only.then_some("--read-only"));
+    let why = is_file.then_some("the URI names a file; name a directory for this check").or(why);
+    if let Some(why) = why {
         for check in ["write", "clock", "read", "rename", "remove"] {
-            report.tell(check, Left("--read-only"))?;
+            report.tell(check, Left(why))?;
         }
         return Ok(());
     }
@@ -251,7 +270,9 @@ impl Report {
             ]);
         }
         self.out.line(
-            format_args!("{check:8} {state:8} {}", detail.replace(['\n', '\r'], " ")).to_string().trim_end(),
+            format_args!("{check:8} {state:8} {}", escaped(&detail.replace(['\n', '\r'], " ")))
+                .to_string()
+                .trim_end(),
         )?;
         match fix {
             "" => Ok(()),

@@ -160,6 +160,10 @@ impl Download {
         tally: &mut Tally,
     ) -> Result<Vec<(Place, FileStatus, PathBuf)>, Failure> {
         if !local.is_dir() {
+            if local.exists() {
+                let why = "it is a file, and the source is a directory; choose another name".to_owned();
+                return Err(Failure::at(ErrorKind::AlreadyExists, "get", local.display(), why));
+            }
             let bits = if place.fs.capabilities().permissions { status.permission & 0o777 } else { 0o777 };
             // The user must be able to write into it while copying.
             let made = fs::DirBuilder::new().mode(bits | 0o700).create(local);
@@ -195,12 +199,12 @@ impl Download {
                 let why = "a directory is there";
                 return Err(Failure::at(ErrorKind::IsADirectory, "get", local.display(), why));
             }
-            Ok(_) if !self.get.copying.force => return Err(already_there(&local)),
             // A rename would replace a device or pipe with a file.
             Ok(there) if !there.is_file() && !there.is_symlink() => {
                 let why = "not a regular file; `get URI -` writes to standard output";
                 return Err(Failure::at(ErrorKind::InvalidArgument, "get", local.display(), why));
             }
+            Ok(_) if !self.get.copying.force => return Err(already_there(&local)),
             _ => {}
         }
         let directory = match local.parent() {

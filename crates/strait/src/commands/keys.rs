@@ -1,26 +1,21 @@
 //! Files that hold a Kadoop cluster's key.
 
 use crate::failure::Failure;
+use crate::secret_file;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use strait_kadoop_wire::Key;
 
 /// The cluster's key from its file.
 ///
 /// # Errors
-/// The file is missing, holds something else, or other users can read it.
+/// The file is missing, holds something else, belongs to another user, or other users can read it.
 pub fn load(path: &Path) -> Result<Key, Failure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidData => Failure::other(error.to_string()),
         _ => Failure::local(error, "open key", path),
     };
-    let mode = path.metadata().map_err(failed)?.mode();
-    if mode & 0o077 != 0 {
-        let shown = path.display();
-        return Err(Failure::other(format!("key {shown}: others can read it; run `chmod 600 {shown}`")));
-    }
-    Key::load(path).map_err(failed)
+    Key::read(secret_file::open(path, "key")?, path).map_err(failed)
 }
 
 /// As [`load`], but creates a new key if there is no file.

@@ -40,13 +40,20 @@ impl Lister {
         // Depth first; memory holds the directories of one level.
         let mut waiting = vec![place];
         while let Some(place) = waiting.pop() {
-            let result = self.directory(&place).await.map(|directories| {
-                if self.how.recursive {
-                    let paths = directories.iter().rev().filter_map(|path| StorePath::parse(path).ok());
-                    waiting.extend(paths.map(|path| place.at(path)));
+            let directories = match self.directory(&place).await {
+                Ok(directories) => directories,
+                Err(failure) => {
+                    tally.add(Err(failure))?;
+                    continue;
                 }
-            });
-            tally.add(result)?;
+            };
+            for path in directories.iter().rev().filter(|_| self.how.recursive) {
+                // Renames can make trees that are deeper than any path.
+                match StorePath::parse(path) {
+                    Ok(path) => waiting.push(place.at(path)),
+                    Err(error) => tally.add(Err(error.at("list", path).into()))?,
+                }
+            }
         }
         Ok(())
     }
@@ -130,8 +137,8 @@ impl Lister {
     }
 }
 
-/// Whether -R enters the entry. As in ls(1), it doesn't enter links to directories: they could lead in
+/// Whether -R and `du` enter the entry. As in ls(1), they don't enter links to directories: they could lead in
 /// circles.
-fn is_entered(entry: &FileStatus) -> bool {
+pub fn is_entered(entry: &FileStatus) -> bool {
     entry.is_directory() && !entry.link
 }

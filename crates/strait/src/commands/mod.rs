@@ -3,6 +3,7 @@
 mod attributes;
 mod cat;
 mod ckpt;
+mod completion;
 mod concat;
 mod create;
 mod datanode;
@@ -34,6 +35,7 @@ mod stores;
 mod targets;
 mod up;
 mod upload;
+mod usage;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -50,6 +52,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Nfs(flags) => nfs::nfs(&context, flags).await,
         Command::Ls(ls) => list::ls(&context, ls).await,
         Command::Stat(stat) => stat::stat(&context, stat).await,
+        Command::Du(du) => usage::du(&context, du).await,
         Command::Cat(operands) => cat::cat(&context, operands).await,
         Command::Put(put) => upload::put(&context, put).await,
         Command::Get(get) => download::get(&context, get).await,
@@ -80,6 +83,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Logout(logout) => logout::logout(&context, logout),
         Command::Passwd(passwd) => passwd::passwd(passwd),
         Command::Malgen(malgen) => malgen::malgen(malgen),
+        Command::Completion(flags) => completion::completion(&flags),
     };
     // After a signal the user shouldn't wait: the gateway ends idle sessions itself.
     if !matches!(result, Err(Failure::Ended(_))) {

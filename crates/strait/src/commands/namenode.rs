@@ -159,8 +159,14 @@ pub async fn failed(server: &NamenodeServer) -> Failure {
 /// Creates a directory that only its owner can enter. Otherwise other users could bypass the rights that the
 /// namenode checks.
 pub fn make_private(data: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
+    let (owner, own) = (data.metadata()?.uid(), rustix::process::geteuid().as_raw());
+    if owner != own && owner != 0 {
+        let data = data.display();
+        tracing::warn!(%data, owner, "the data directory belongs to another user, who can replace all files in it");
+    }
+    Ok(())
 }
 
 /// Runs a server until a signal comes or `failed` returns, and then stops it.

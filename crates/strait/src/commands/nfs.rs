@@ -13,8 +13,8 @@ pub async fn nfs(context: &Context, flags: Flags) -> Result<(), Failure> {
     let loopback = flags.listen.ip().is_loopback();
     if !loopback && !flags.trust_uids {
         return Err(Failure::usage(format!(
-            "other hosts can reach {}, and NFS trusts the user number that they claim: give --trust-uids if \
-             you trust every host that can reach it",
+            "--listen {}: other hosts can reach this address, and NFS trusts the user number that they claim; \
+             give --trust-uids if you trust all these hosts, or listen on 127.0.0.1",
             flags.listen
         )));
     }

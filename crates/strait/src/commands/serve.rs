@@ -6,11 +6,12 @@ use crate::context::{Context, invoking_user, process_user, umask};
 use crate::failure::Failure;
 use crate::metrics::{self, Metrics};
 use crate::random::random;
+use crate::secret_file;
 use crate::signals::{Hangups, Signals};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -179,7 +180,8 @@ impl Door {
         let loopback = listening.listen.ip().is_loopback();
         if !loopback && listening.passwords.is_none() && !listening.allow_anonymous {
             return Err(Failure::usage(format!(
-                "other hosts can reach {}: give --passwords FILE, or --allow-anonymous to admit every client",
+                "--listen {}: other hosts can reach this address; give --passwords FILE, --allow-anonymous to \
+                 admit every client, or listen on 127.0.0.1",
                 listening.listen
             )));
         }
@@ -397,16 +399,10 @@ fn token_key(file: Option<&Path>) -> Result<[u8; 32], Failure> {
         Err(error) => return Err(failed(error)),
     }
     let mut key = [0; 32];
-    let mut file = std::fs::File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    let shown = path.display();
-    if metadata.mode() & 0o077 != 0 {
-        return Err(Failure::other(format!(
-            "token key {shown}: others can read it; run `chmod 600 {shown}`"
-        )));
-    }
-    if metadata.len() != key.len() as u64 {
-        return Err(Failure::other(format!("token key {shown}: it has {} bytes, not 32", metadata.len())));
+    let mut file = secret_file::open(path, "token key")?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    if bytes != key.len() as u64 {
+        return Err(Failure::other(format!("token key {}: it has {bytes} bytes, not 32", path.display())));
     }
     file.read_exact(&mut key).map_err(failed)?;
     Ok(key)

@@ -177,6 +177,10 @@ impl Cluster {
     async fn start(up: &Up) -> Result<Self, Failure> {
         let data = std::path::absolute(&up.data).map_err(|error| Failure::local(error, "find", &up.data))?;
         let failed = |error: io::Error| Failure::local(error, "use", &data);
+        if data.exists() && !data.is_dir() {
+            let why = "not a directory; name another --data".to_owned();
+            return Err(Failure::at(ErrorKind::NotADirectory, "use", data.display(), why));
+        }
         make_private(&data).map_err(failed)?;
         refuse_others(&data).map_err(failed)??;
         let key_file = up.key.as_deref().map_or_else(|| data.join(KEY), Path::to_owned);

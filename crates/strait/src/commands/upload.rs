@@ -29,6 +29,11 @@ pub async fn put(context: &Context, mut put: Put) -> Result<(), Failure> {
         0 | 1 => return Err(Failure::usage("put: target missing: strait put SOURCE… URI")),
         _ => put.operands.pop().unwrap_or_default(),
     };
+    if let Some(source) = put.operands.iter().find(|source| source.contains("://")) {
+        return Err(Failure::usage(format!(
+            "put: {source} isn't a local path; within stores, copy by `strait cat {source} | strait put - {target}`"
+        )));
+    }
     let progress = Progress::new(!context.json);
     let messages = context.messages();
     let (leftovers, aliases) = (Leftovers::new(messages), context.aliases.clone());

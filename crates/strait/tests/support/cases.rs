@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const CASES: &str = include_str!("../../../../clients/conformance/cases.json");
 
 /// The keys of each step beside `op`, `error` and `absolute`. Another one fails the case.
-const KEYS: [(&str, &[&str]); 22] = [
+const KEYS: [(&str, &[&str]); 23] = [
     ("write", &["path", "mode", "bytes", "piece", "permission"]),
     ("read", &["path", "expect"]),
     ("open", &["file", "path", "mode"]),
@@ -37,6 +37,7 @@ const KEYS: [(&str, &[&str]); 22] = [
     ("remove", &["path", "recursive"]),
     ("set_attributes", &["path", "permission", "replication", "modified_ms", "accessed_ms"]),
     ("truncate", &["path", "length"]),
+    ("concat", &["path", "sources"]),
     ("put", &["path", "name", "bytes", "replace"]),
     ("locate", &["path", "offset", "length", "expect"]),
     ("checksum", &["path", "other", "expect"]),
@@ -232,6 +233,12 @@ impl<'a> CaseRun<'a> {
                 }
                 Err(_) => self.requests.truncate(&path, step["length"].as_i64()),
             },
+            "concat" => {
+                let sources = step["sources"].as_array().unwrap().iter();
+                let sources = sources.map(|source| parsed(&self.absolute(step, source.as_str().unwrap())));
+                let sources = sources.collect::<Outcome<Vec<_>>>()?;
+                Ok(self.client.wait(self.client.store().concat(&who(), &parsed(&path)?, &sources))?)
+            }
             "put" => self.put(step, &path),
             "locate" => self.locate(step, &path),
             "checksum" => {

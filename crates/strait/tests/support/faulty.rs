@@ -1,11 +1,11 @@
 //! A gateway that stops answering in a chosen state: the real one, behind a proxy that misbehaves
-//! from the first request of a chosen method on.
+//! from a chosen request of a chosen method on.
 
 use rustix::net::{Shutdown, shutdown};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use strait_testkit::wait::pause;
 
@@ -34,6 +34,8 @@ pub struct Faulty {
 struct State {
     gateway: String,
     method: &'static str,
+    /// Requests of the method that it still passes on.
+    good: AtomicUsize,
     fault: Fault,
     listener: TcpListener,
     tripped: AtomicBool,
@@ -42,10 +44,16 @@ struct State {
 impl Faulty {
     /// Starts a proxy for the gateway at this address.
     pub fn before(gateway: &str, method: &'static str, fault: Fault) -> Self {
+        Self::after(0, gateway, method, fault)
+    }
+
+    /// As [`Faulty::before`], but answers `good` requests of the method before.
+    pub fn after(good: usize, gateway: &str, method: &'static str, fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let gateway = gateway.to_owned();
-        let state = Arc::new(State { gateway, method, fault, listener, tripped: AtomicBool::new(false) });
+        let (good, tripped) = (AtomicUsize::new(good), AtomicBool::new(false));
+        let state = Arc::new(State { gateway, method, good, fault, listener, tripped });
         let accepting = state.clone();
         std::thread::spawn(move || {
             while let Ok((client, _)) = accepting.listener.accept() {
@@ -69,7 +77,10 @@ impl State {
         loop {
             let request = frame(&mut client)?;
             if method(&request) == self.method.as_bytes() {
-                self.tripped.store(true, Ordering::SeqCst);
+                let one_less = |good: usize| good.checked_sub(1);
+                if self.good.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err() {
+                    self.tripped.store(true, Ordering::SeqCst);
+                }
             }
             if self.tripped.load(Ordering::SeqCst) {
                 return self.misbehave(client, server, &request);

@@ -1,5 +1,4 @@
 //! Hosts without a network: what passes for ssh runs its script on this host, whatever the name.
-#![allow(dead_code)] // each test file uses its part
 
 use crate::support::binary;
 use std::fs;

@@ -1,8 +1,18 @@
 //! A gateway for one test, and the command to run against it: both the real binary.
-#![allow(dead_code)] // each test file uses its part
 
+pub mod below;
+pub mod cases;
 pub mod faulty;
+pub mod fleet;
+pub mod load;
+pub mod mounted;
 pub mod plugins;
+pub mod programs;
+pub mod rack;
+pub mod requests;
+pub mod slurm;
+pub mod ssh;
+pub mod up;
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -1,5 +1,4 @@
 //! A store that `strait mount` shows on a directory of this host. Only root may mount here.
-#![allow(dead_code)] // each test file uses its part
 
 use crate::support::{self, ended, fresh};
 use rustix::process::{Pid, Signal, kill_process};
@@ -97,7 +96,7 @@ impl Mounted {
     }
 
     pub fn umount(mut self) {
-        assert!(Command::new("umount").arg(&self.place).status().unwrap().success());
+        unmount(&self.place);
         assert_eq!(ended(&mut self.process), 0, "{}", self.process.log_tail());
     }
 }
@@ -111,6 +110,12 @@ impl Drop for Mounted {
             let _ = Command::new("umount").arg("-l").arg(&self.place).status();
         }
     }
+}
+
+/// Unmounts. A child that another test's thread has forked holds this process's open files until it runs its
+/// program. So the mount may be busy for a moment.
+pub fn unmount(place: &Path) {
+    eventually("it is unmounted", || Command::new("umount").arg(place).status().unwrap().success());
 }
 
 /// The process that a keeper started.

@@ -1,14 +1,17 @@
 //! Programs that use a mount all the time.
-#![allow(dead_code)] // each test file uses its part
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use strait_testkit::wait::wait_until;
+use strait_testkit::wait::{pause, wait_until};
 
 /// For a step and some of the store's waits, on a loaded machine.
 const DEADLINE: Duration = Duration::from_secs(180);
+
+/// Pause after each step, except in the heavy tests (`MOUNT_ROUNDS`). Without it, programs of a store that answers at
+/// once would take all processors from the tests beside them.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes that no two places share.
 pub fn content(length: usize) -> Vec<u8> {
@@ -30,10 +33,14 @@ impl Program {
     ) -> Self {
         let steps = Arc::new(AtomicU64::new(0));
         let (stop, done) = (stop.clone(), steps.clone());
+        let is_heavy = std::env::var_os("MOUNT_ROUNDS").is_some();
         let thread = std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 step(done.load(Ordering::Relaxed));
                 done.fetch_add(1, Ordering::Relaxed);
+                if !is_heavy {
+                    pause("for the tests beside", PAUSE);
+                }
             }
         });
         Self { name, steps, thread }

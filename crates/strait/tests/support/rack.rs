@@ -1,8 +1,7 @@
 //! A Kadoop cluster with a datanode on each of some loopback addresses.
-#![allow(dead_code)] // each test file uses its part
 
+use super::up::role;
 use crate::support::{Run, command};
-use crate::up::role;
 use std::process::Command;
 use strait_testkit::wait::eventually;
 use strait_testkit::{Process, free_port};

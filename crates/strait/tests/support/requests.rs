@@ -190,7 +190,7 @@ impl Requests {
         }
     }
 
-    /// The names of a directory's entries, by pages of so many entries.
+    /// The names of a directory's entries, by pages of this many entries.
     pub fn list(&mut self, path: &str, page: i32) -> Outcome<Vec<String>> {
         let (mut names, mut cursor) = (Vec::new(), None);
         loop {

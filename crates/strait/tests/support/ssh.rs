@@ -1,7 +1,5 @@
 //! An ssh server on loopback addresses, with keys of its own. Other names lead to the first address.
 
-#![allow(dead_code)] // each test file uses its part
-
 use crate::support::DEADLINE;
 use std::fs;
 use std::net::TcpStream;

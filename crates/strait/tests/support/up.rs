@@ -1,5 +1,4 @@
 //! `strait up` on a directory of its own, and the roles of a cluster as processes.
-#![allow(dead_code)] // each test file uses its part
 
 use crate::support::{DEADLINE, Run, binary, command, ended};
 use rustix::process::Signal;

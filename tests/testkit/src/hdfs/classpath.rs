@@ -50,7 +50,8 @@ pub(super) fn check_java() -> Result<()> {
     }
 }
 
-fn cache_dir() -> Result<PathBuf> {
+/// The user's cache of what belongs to this version of Hadoop.
+pub(super) fn cache_dir() -> Result<PathBuf> {
     let base = match (env::var_os("XDG_CACHE_HOME"), env::var_os("HOME")) {
         (Some(cache), _) if !cache.is_empty() => PathBuf::from(cache),
         (_, Some(home)) => Path::new(&home).join(".cache"),

@@ -1,5 +1,6 @@
 //! A real HDFS: its namenode and datanodes run as separate processes.
 
+mod archive;
 mod classpath;
 mod config;
 mod site;
@@ -24,7 +25,7 @@ use tempfile::TempDir;
 const ENV_URI: &str = "STRAIT_TEST_HDFS";
 /// The shared cluster's HTTP address, `127.0.0.1:PORT`.
 const ENV_HTTP: &str = "STRAIT_TEST_HDFS_HTTP";
-/// Classpath for Java programs that use the shared cluster: its configuration and Hadoop's jars.
+/// Classpath for Java programs that use the shared cluster: Hadoop's jars and its configuration.
 const ENV_CLASSPATH: &str = "STRAIT_TEST_HDFS_CLASSPATH";
 
 /// A daemon starts within 5 s on an idle machine. The deadline allows for a machine with forty busy processes on
@@ -68,13 +69,14 @@ pub struct Options {
     /// Parent of the data directory. None: the directory for temporary files.
     pub parent: Option<PathBuf>,
     /// More of the daemons' JVM flags, which override the test kit's own.
-    pub jvm_flags: Vec<&'static str>,
+    pub jvm_flags: Vec<String>,
 }
 
 impl Options {
     /// For measurements: JVMs as servers have them, with more memory and Java's defaults for the rest.
     pub fn measured() -> Self {
-        Self { jvm_flags: vec!["-Xmx1g", "-XX:-UseSerialGC", BOTH_COMPILERS], ..Self::default() }
+        let jvm_flags = ["-Xmx1g", "-XX:-UseSerialGC", BOTH_COMPILERS].map(str::to_owned).to_vec();
+        Self { jvm_flags, ..Self::default() }
     }
 }
 
@@ -152,8 +154,8 @@ impl MiniHdfs {
 
     /// The directory with Hadoop's configuration of this cluster.
     pub fn configuration(&self) -> &Path {
-        // It is the first entry of the classpath.
-        Path::new(self.classpath.split(':').next().unwrap_or_default())
+        // It is the last entry of the classpath.
+        Path::new(self.classpath.rsplit(':').next().unwrap_or_default())
     }
 
     /// The HTTP address of the first namenode, `127.0.0.1:PORT` (WebHDFS, JMX).
@@ -161,7 +163,7 @@ impl MiniHdfs {
         &self.http
     }
 
-    /// Classpath for Java programs that use the cluster: its configuration and Hadoop's jars.
+    /// Classpath for Java programs that use the cluster: Hadoop's jars and its configuration.
     pub fn classpath(&self) -> &str {
         &self.classpath
     }
@@ -177,7 +179,7 @@ impl MiniHdfs {
         format!("/{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Runs Hadoop's own shell: `hdfs.shell(&["-cat", "/a"])`. Takes 2–3 s.
+    /// Runs Hadoop's own shell: `hdfs.shell(&["-cat", "/a"])`. Takes a second or two.
     pub fn shell(&self, arguments: &[&str]) -> Result<Output> {
         self.java(SHELL, arguments)
     }
@@ -193,8 +195,7 @@ impl MiniHdfs {
     }
 
     fn java(&self, class: &str, arguments: &[&str]) -> Result<Output> {
-        let mut java = self.site.place(classpath::java());
-        Ok(java.args([FIRST_COMPILER, "-cp", &self.classpath, class]).args(arguments).output()?)
+        Ok(self.site.place(program(&self.classpath, &[], class)).args(arguments).output()?)
     }
 
     /// Kills the active namenode (SIGKILL).
@@ -296,7 +297,7 @@ struct Daemons {
     datanode_sites: Vec<Site>,
     datanode_ports: Vec<[u16; 3]>,
     classpath: String,
-    jvm_flags: Vec<&'static str>,
+    jvm_flags: Vec<String>,
     dir: TempDir,
 }
 
@@ -310,9 +311,28 @@ impl Daemons {
     fn start_on_free_ports(options: &Options) -> Result<Self> {
         classpath::check_java()?;
         let jars = classpath::jars()?;
+        archive::make(&jars, |flag| Self::record(&jars, flag))?;
+        Self::start_again(options, &jars)
+    }
+
+    /// Starts a cluster and calls it by Hadoop's shell, all with this flag of a JVM, and ends it.
+    fn record(jars: &str, flag: &str) -> Result<()> {
+        let flags = vec![flag.to_owned()];
+        let mut daemons =
+            Self::start_again(&Options { jvm_flags: flags.clone(), ..Options::default() }, jars)?;
+        program(&daemons.classpath, &flags, SHELL).args(["-mkdir", "/recorded"]).output()?;
+        let namenodes = daemons.namenodes.iter_mut().map(|namenode| &mut namenode.process);
+        for process in daemons.datanodes.iter_mut().chain(namenodes) {
+            process.terminate(START_DEADLINE);
+        }
+        Ok(())
+    }
+
+    /// Starts a cluster, on other ports if another process took one.
+    fn start_again(options: &Options, jars: &str) -> Result<Self> {
         let mut tries = 1;
         loop {
-            match Self::start(options, &jars) {
+            match Self::start(options, jars) {
                 Err(failure) if tries < START_TRIES && failure.to_string().contains("BindException") => {
                     tries += 1;
                 }
@@ -343,9 +363,10 @@ impl Daemons {
         let address = namenode_site.address();
         let settings = config::Settings { address, namenodes: &ports, user: &user, options };
         config::write(dir.path(), &settings)?;
-        let classpath = format!("{}:{jars}", dir.path().join("conf").display());
+        // The jars first, since an archive of classes is for classpaths that begin as its own.
+        let classpath = format!("{jars}:{}", dir.path().join("conf").display());
 
-        format_namenode(&classpath, dir.path(), &config::generic(ports.len(), 0))?;
+        format_namenode(&classpath, &options.jvm_flags, dir.path(), &config::generic(ports.len(), 0))?;
         let mut namenodes = Vec::new();
         for (index, ports) in ports.into_iter().enumerate() {
             if index > 0 {
@@ -411,8 +432,8 @@ impl Daemons {
 
     /// Makes namenode `index` active, or a standby.
     fn order(&self, index: usize, order: &str) -> Result<()> {
-        let mut java = self.namenode_site.place(classpath::java());
-        java.args([FIRST_COMPILER, "-cp", &self.classpath, HAADMIN, order]);
+        let mut java = self.namenode_site.place(program(&self.classpath, &[], HAADMIN));
+        java.arg(order);
         if order == ACTIVATE {
             // Don't ask the other namenode, which may be dead.
             java.arg("--forceactive");
@@ -482,18 +503,25 @@ impl Daemons {
     }
 }
 
-fn daemon(classpath: &str, flags: &[&str], class: &str, dir: &Path) -> Command {
+/// A program of Hadoop's.
+fn program(classpath: &str, flags: &[String], class: &str) -> Command {
+    let mut command = classpath::java();
+    command.arg(FIRST_COMPILER).args(archive::flag()).args(flags).args(["-cp", classpath, class]);
+    command
+}
+
+fn daemon(classpath: &str, flags: &[String], class: &str, dir: &Path) -> Command {
     let mut command = classpath::java();
     // Jetty makes directories there, which a kill would leave.
     command.arg(format!("-Djava.io.tmpdir={}", dir.display()));
-    command.args(JVM_FLAGS).args(flags).args(["-cp", classpath, class]);
+    command.args(JVM_FLAGS).args(archive::flag()).args(flags).args(["-cp", classpath, class]);
     command
 }
 
 fn namenode(
     site: &Site,
     classpath: &str,
-    jvm_flags: &[&str],
+    jvm_flags: &[String],
     generic: &[String],
     dir: &Path,
 ) -> Result<Process> {
@@ -516,8 +544,8 @@ fn copy_files(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn format_namenode(classpath: &str, dir: &Path, generic: &[String]) -> Result<()> {
-    let mut command = daemon(classpath, &[], NAMENODE, dir);
+fn format_namenode(classpath: &str, jvm_flags: &[String], dir: &Path, generic: &[String]) -> Result<()> {
+    let mut command = daemon(classpath, jvm_flags, NAMENODE, dir);
     command.args(generic).args(["-format", "-force", "-nonInteractive"]);
     let mut format = Process::spawn("format", command, dir)?;
     let mut status = None;

@@ -67,6 +67,9 @@ impl Launch {
                 false => Ok(words),
             }
         };
+        if flags.launcher == Launcher::Local && !flags.hosts.is_empty() {
+            return Err(Failure::usage("run: --host doesn't go with --launcher local, which uses this host"));
+        }
         let way = match flags.launcher {
             Launcher::Local => Way::Child,
             Launcher::Ssh => Way::Ssh(words("--ssh", &flags.ssh)?),

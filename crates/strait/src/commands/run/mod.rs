@@ -43,7 +43,7 @@ const MAX_HOSTS_A_JOB: u32 = 3;
 const QUEUED_EVENTS: usize = 64;
 /// Number of hosts that are connected to at the same time. Each takes a process and a handshake here.
 const STARTING_AT_ONCE: usize = 64;
-/// Largest exit code: the exit code is the number of failed commands, up to this one, as in GNU parallel.
+/// Largest exit code: the exit code is the number of failed inputs, up to this one, as in GNU parallel.
 const MANY_FAILED: usize = 101;
 /// Time between two searches for stragglers.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -73,9 +73,9 @@ async fn all(context: &Context, flags: Run, logins: &mut Issued) -> Result<(), F
     let outcomes = Outcomes::new(&flags, context.messages(), &found)?;
     let launch = Launch::by(&flags, context.helper_flags.clone(), logins.logins())?;
     let failed = Dispatcher::start(launch, flags, found, outcomes, context).serve(logins).await?;
-    match (failed, tally.finish()) {
-        (0, finished) => finished,
-        (failed, _) => Err(Failure::Told(failed.min(MANY_FAILED) as u8)),
+    match failed + tally.failures() {
+        0 => Ok(()),
+        failed => Err(Failure::Told(failed.min(MANY_FAILED) as u8)),
     }
 }
 
@@ -175,7 +175,10 @@ impl<'a> Dispatcher<'a> {
                 self.hosts[number].jobs = None;
                 let (acts, again) = self.work.lost(number);
                 let name = &self.hosts[number].name;
-                let message = format!("{name}: {reason}; restarting its {again} commands on other hosts");
+                let message = match again {
+                    0 => format!("{name}: {reason}"),
+                    _ => format!("{name}: {reason}; restarting its {again} commands on other hosts"),
+                };
                 self.context.messages().warn(&message);
                 self.act(acts)?;
             }
