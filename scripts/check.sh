@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/lint.sh quick
-cargo test --workspace --locked --quiet --lib --bins
+python3 scripts/rust_tests.py --quiet --workspace --lib --bins

@@ -33,6 +33,6 @@ programs -p strait-fork -p strait-testkit --lib --test network --test generation
 programs -p strait-store --lib | checked process::
 
 # C programs on FlexRPC's library, whose callers also look for leaks.
-FLEXRPC_VALGRIND=1 FLEXRPC_C_CALLS=300 cargo test --quiet --locked -p libflexrpc --test c
+FLEXRPC_VALGRIND=1 FLEXRPC_C_CALLS=300 cargo test --quiet --locked -p libflexrpc --test suite c_programs::
 # Damaged messages under the address and undefined-behaviour sanitizers.
-WIRE_DAMAGES=2000 WIRE_VALUES=3000 cargo test --quiet --locked -p libflexrpc --test generated -- damaged random
+WIRE_DAMAGES=2000 WIRE_VALUES=3000 cargo test --quiet --locked -p libflexrpc --test suite -- damaged random

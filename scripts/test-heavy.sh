@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # scripts/test-heavy.sh [STEP...]: the tests that take too long for every change. Without an argument, all
-# steps run; `make test-heavy STEPS="mount mpi"` picks some. At the end, each step's duration is printed.
+# steps run; `make test-heavy STEPS="mount mpi"` picks some. If a step fails, the others still run. At the end, each
+# step's duration is printed.
 #
 # SCALE=N divides the counts of repeated faults and schedules: 10 by default, for a run in a night on two
 # cores; 1 before a release. Each count can also be set by itself: CALLS, SEEDS, ORDERS, KILLS,
-# POWER_LOSSES, HDFS_KILLS, MOUNT_ROUNDS, WRITER_KILLS, FORK_ROUNDS.
+# POWER_LOSSES, HDFS_KILLS, MOUNT_ROUNDS, WRITER_KILLS, FORK_ROUNDS, FUZZ_S.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/tested.sh
@@ -16,8 +17,16 @@ count() { # count NAME DEFAULT
     printf '%s' "${!1:-$((($2 + SCALE - 1) / SCALE))}"
 }
 
-flexrpc() {
-    tested --release -p strait-flexrpc "$@" -- --nocapture
+# Tests by name, in the build of `make test`: for a package alone, cargo would build its dependencies again, with
+# other features.
+debug() { # debug NAME...
+    tested --workspace --tests -- --nocapture "$@"
+}
+
+# In one build with optimization.
+release() { # release NAME...
+    tested --release -p strait-flexrpc -p strait-idl-tests -p libflexrpc -p strait-kadoop-core \
+        -p strait-kadoop-server -p strait-store-hdfs --tests -- --nocapture "$@"
 }
 
 # In the workspace's build, a crate has the features that others ask of its dependencies.
@@ -41,70 +50,67 @@ readonly MINIO_VERSION=v0.0.0-20260212201848-7aac2a2c5b7c
 readonly AZURITE_VERSION=3.35.0
 readonly TOOLS=$PWD/.cache/object-servers
 
-# The contract suite on MinIO, Azurite and GlusterFS.
+# The contract suite on MinIO and Azurite.
 stores() {
     mkdir -p "$TOOLS"
     local azurite=$TOOLS/azurite-$AZURITE_VERSION
     [[ -x $azurite/node_modules/.bin/azurite-blob ]] ||
         npm install --prefix "$azurite" --ignore-scripts --no-audit --no-fund --silent "azurite@$AZURITE_VERSION"
     STRAIT_TEST_AZURITE=$azurite/node_modules/.bin/azurite-blob \
-        tested -p strait-store-object --test contract -- --include-ignored --nocapture az_at_azurite
+        debug --include-ignored az_at_azurite
     [[ -x $TOOLS/minio ]] || GOBIN=$TOOLS go install "github.com/minio/minio@$MINIO_VERSION"
     STRAIT_TEST_MINIO=$TOOLS/minio \
-        tested -p strait-store-object --test contract -- --include-ignored --nocapture s3_at_minio
-    scripts/with-gluster.sh scripts/tested.sh -p strait --test plugins -- --include-ignored --nocapture glusterfs
-    scripts/with-gluster.sh scripts/tested.sh -p strait-store --test contract -- --include-ignored --nocapture network
+        debug --include-ignored s3_at_minio
 }
 
 # Pages of other origins in a browser, and a minute of a thousand idle clients of HTTP.
 http() {
-    tested -p strait --test rest -- --nocapture --include-ignored pages_of_other_sites
-    CROWD_S=60 tested -p strait --test crowds -- --nocapture
+    debug --include-ignored pages_of_other_sites
+    CROWD_S=60 debug crowds::
 }
 
 # `strait run` on a Slurm cluster.
 slurm() {
-    tested -p strait --test run_slurm -- --nocapture --include-ignored
+    debug --include-ignored run_slurm::
 }
 
 # Kills of a mount and of PLFS's writers; fio, fsx and pjdfstest on a mount.
 mount() {
     cargo build --locked -p strait-testkit --bin with-hdfs
     MOUNT_ROUNDS=$(count MOUNT_ROUNDS 100) "$TARGET/debug/with-hdfs" \
-        scripts/tested.sh -p strait --test keeper -- --nocapture no_kill
-    PLFS_KILLS=$(count WRITER_KILLS 1000) tested -p strait-plfs --test kills
+        scripts/tested.sh --workspace --tests -- --nocapture keeper::programs_notice_no_kill
+    PLFS_KILLS=$(count WRITER_KILLS 1000) debug kills::
     scripts/test-mount.sh
 }
 
 # Real calls under faults, a process of a chain struck at each byte of a call, and simulated schedules.
 flexrpc_faults() {
-    FLEXRPC_CALLS=$(count CALLS 1000000) flexrpc --test at_most_once
-    FLEXRPC_BYTES_APART=1 tested --release -p strait-idl-tests --test acceptance -- --nocapture
-    FLEXRPC_SIM_SEEDS=$(count SEEDS 1000000) flexrpc --lib sim
-    FLEXRPC_C_CALLS=$(count CALLS 1000000) tested --release -p libflexrpc --test c
+    FLEXRPC_CALLS=$(count CALLS 1000000) release at_most_once::
+    FLEXRPC_BYTES_APART=1 release acceptance::
+    FLEXRPC_SIM_SEEDS=$(count SEEDS 1000000) release sim::
+    FLEXRPC_C_CALLS=$(count CALLS 1000000) release c_programs::
 }
 
 # Orders of threads, of each of some twelve claims, by two ways of choosing.
 thread_orders() {
-    SHUTTLE_ORDERS=$(count ORDERS 50000) RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" \
-        CARGO_TARGET_DIR=$TARGET/shuttle flexrpc --lib orders
+    SHUTTLE_ORDERS=$(count ORDERS 50000) tested --release -p strait-orders --test orders orders -- --nocapture
 }
 
 # Kadoop's simulated schedules, kills of its processes, and losses of power.
 kadoop() {
-    KADOOP_SIM_SEEDS=$(count SEEDS 1000000) \
-        tested --release -p strait-kadoop-core --test simulation cluster::a_whole
-    KADOOP_KILLS=$(count KILLS 200) \
-        tested --release -p strait-kadoop-server --test service killed -- --nocapture
-    KADOOP_POWER_ROUNDS=$(count POWER_LOSSES 200) \
-        tested --release -p strait-kadoop-server --test service power -- --nocapture --include-ignored
+    KADOOP_SIM_SEEDS=$(count SEEDS 1000000) release cluster::a_whole
+    KADOOP_KILLS=$(count KILLS 200) release killed::
+    KADOOP_POWER_ROUNDS=$(count POWER_LOSSES 200) release --include-ignored power::
 }
 
 # Faults of an HDFS in mid-write. An idle writer outlives the namenode's soft limit for leases.
 hdfs() {
-    HDFS_KILLS=$(count HDFS_KILLS 100) HDFS_IDLE_S=75 \
-        tested --release -p strait-store-hdfs --test hdfs_write --test hdfs_journal \
-        --test hdfs_leases -- --nocapture
+    HDFS_KILLS=$(count HDFS_KILLS 100) HDFS_IDLE_S=75 release hdfs_write:: hdfs_journal:: hdfs_leases::
+}
+
+# Parsers of bytes from outside.
+fuzzing() {
+    scripts/fuzz.sh "$(count FUZZ_S 600)"
 }
 
 languages() {
@@ -131,7 +137,12 @@ lint() {
 }
 
 readonly STEPS=(lint each_crate_alone cpp_client stores http slurm mount flexrpc_faults thread_orders kadoop hdfs
-    languages memcheck libhdfs mpi)
+    fuzzing languages memcheck libhdfs mpi)
+
+if [[ ${1:-} == inside ]]; then
+    "$2"
+    exit
+fi
 
 steps=("$@")
 ((${#steps[@]})) || steps=("${STEPS[@]}")
@@ -142,18 +153,24 @@ for step in "${steps[@]}"; do
     }
 done
 
-scripts/setup.sh build power browser go gluster slurm
+scripts/setup.sh build power browser go slurm
 
-durations=()
+passed=() failed=()
 summary() {
     printf '\nsteps that passed:\n'
-    ((!${#durations[@]})) || printf '%s\n' "${durations[@]}"
+    ((!${#passed[@]})) || printf '%s\n' "${passed[@]}"
+    ((!${#failed[@]})) || printf 'FAILED: %s\n' "${failed[*]}"
 }
 trap summary EXIT
 
 for step in "${steps[@]}"; do
     printf '\n== %s\n' "$step"
     SECONDS=0
-    "$step"
-    durations+=("$(printf '%6d s  %s' "$SECONDS" "$step")")
+    # A process of its own, since bash ignores failures inside a function that a condition calls.
+    if "$0" inside "$step"; then
+        passed+=("$(printf '%6d s  %s' "$SECONDS" "$step")")
+    else
+        failed+=("$step")
+    fi
 done
+((!${#failed[@]}))

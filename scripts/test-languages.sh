@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# scripts/test-languages.sh: the libraries that the shared driver tests; the packages for Java, Hadoop, C++ and Rust;
-# programs by Thrift's generators and runtimes, our codecs or REST; the libraries above fsspec; a job of Spark. Each
-# runs on a directory and on Kadoop.
-# It prints a row for each. STRAIT_BIN names the command; else it is built.
-# scripts/test-languages.sh [NAME...]: NAME of clients/NAME, rust, or story-LANGUAGE. Without names, all; then it also
-# compares the tables of docs/languages.md and README.md with the results; UPDATE=1 rewrites the first.
+# scripts/test-languages.sh [NAME...]: tests libraries and programs in many languages, on a directory and on Kadoop, and
+# prints a row for each. NAME is
+# - that of a clients/NAME with a test.sh, or rust: the installed package, and the shared cases if it has a driver;
+# - story-LANGUAGE: a program by Thrift's generator and runtime, a codec of ours, or REST;
+# - story-fsspec or story-spark: the libraries above fsspec, and a job of Spark.
+# Without names, all run. Then the script also compares the tables of docs/languages.md and README.md with the results;
+# UPDATE=1 rewrites the first. STRAIT_BIN names the command; else it is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/waits.sh

@@ -1,19 +1,11 @@
 #!/usr/bin/env bash
 # scripts/test.sh [CRATE]: the Rust tests of one room, or every test: Rust with a real HDFS
 # beside it, the clients in Python, Java, C++, Node and Go, the 2009 programs (they run under
-# cargo test), the README's tour, a short fuzz run.
+# cargo test), the README's tour.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly CPP_BUILD=${CARGO_TARGET_DIR:-target}/cpp-sanitized
-
-# Seconds a fuzz target: enough to run the seeds and notice a target that rots. More optimization would take
-# longer to compile than it saves.
-readonly FUZZ_SECONDS=5
-fuzz() { CARGO_PROFILE_RELEASE_OPT_LEVEL=1 scripts/fuzz.sh "$@"; }
-
-# More than trying thread orders takes beside other tests, building included: a lost wake-up can spin.
-readonly ORDERS_SECONDS=1800
 
 # timed NAME COMMAND...: says afterwards how long it took.
 timed() {
@@ -56,24 +48,15 @@ together() {
 
 # The steps beside HDFS. Tests wait more than they compute, so builds fit beside them.
 every_step() {
-    together rust builds
+    together rust cpp_build
     together python jvm
     together cpp node_and_go
+    timed GlusterFS glusterfs
 }
 
 rust() {
-    timed "Rust: run" rust_tests --workspace
+    timed "Rust: run" rust_tests
     timed "Rust: examples" cargo test --locked --workspace --doc
-}
-
-# What later steps need, and the thread orders; at the lowest priority, since tests have time limits.
-builds() {
-    renice -n 19 $$ >/dev/null
-    # Linux may divide the processors among sessions first, and this is one. Containers may not allow it.
-    { echo 19 >/proc/$$/autogroup; } 2>/dev/null || true
-    timed "thread orders" thread_orders
-    timed "C++: build" cpp_build
-    timed "fuzzing: build" fuzz build
 }
 
 python() {
@@ -95,19 +78,37 @@ node_and_go() {
     timed Go go_client
 }
 
-# rust_tests WHERE...: the tests of a package or of the workspace, without the unit tests if
-# `make check` has just run them (.ci/run).
+# The workspace's tests, without the unit tests if `make check` has just run them (.ci/run).
 rust_tests() {
-    local which=()
-    [[ -z ${UNIT_TESTS_RAN:-} ]] || which=(--test '*')
-    python3 scripts/rust_tests.py "$@" "${which[@]}"
+    local which=(--test '*')
+    [[ -n ${UNIT_TESTS_RAN:-} ]] || which+=(--lib --bins)
+    python3 scripts/rust_tests.py --workspace "${which[@]}"
 }
 
-# With sanitizers: `make test-heavy` builds it as users do. Full optimization would take two and a half times
-# as long to compile.
+# On GlusterFS volumes: the plugin for libgfapi, and `file:` on mounts of them.
+glusterfs() {
+    if ((EUID != 0)); then
+        echo "SKIPPED: GlusterFS needs root's rights"
+        [[ ${CI:-} != true ]]
+        return
+    fi
+    scripts/with-gluster.sh scripts/tested.sh --workspace --tests -- --include-ignored plugins::glusterfs \
+        contract::file_store_keeps_the_contract_on_a_network contract::a_file_of_a_network network::
+}
+
+# What the step for C++ needs. With sanitizers: `make test-heavy` builds it as users do. Without optimization it
+# compiles in half the time, and the tests mostly wait. At the lowest priority, since the tests beside
+# it have time limits.
 cpp_build() {
+    renice -n 19 $$ >/dev/null
+    # Linux may divide the processors among sessions first, and this is one. Containers may not allow it.
+    { echo 19 >/proc/$$/autogroup; } 2>/dev/null || true
+    timed "C++: build" cpp_build_now
+}
+
+cpp_build_now() {
     cmake -S clients/cpp -B "$CPP_BUILD" -DSTRAIT_SANITIZE=address,undefined \
-        -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -g1" >/dev/null
+        -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O0 -g1" >/dev/null
     cmake --build "$CPP_BUILD" --parallel "$(nproc)" -- --quiet
 }
 
@@ -145,16 +146,19 @@ node_client() {
         END { printf "Node: %d passed, %d failed, %d skipped\n", passed, failed, skipped }'
 }
 
-# Hand-overs between threads, in thousands of orders of who runs when.
-thread_orders() {
-    RUSTFLAGS="${RUSTFLAGS:-} --cfg shuttle" CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/shuttle \
-        timeout "$ORDERS_SECONDS" scripts/tested.sh -p strait-flexrpc --lib orders
-}
-
 # The ten largest of the lines that begin with a number. It reads all of them: `head` would
 # end `sort` by a signal, which would take the place of the exit code.
 largest() {
     sort -rn | awk 'NR <= 10'
+}
+
+# What each failed test of Rust printed, shortened, and pytest's line of each. The whole output is long, and
+# may be cut where others read it.
+failures() {
+    awk '
+        /^---- .* stdout ----$/ { shown = 40 }
+        /^failures:$/ { shown = 0 }
+        shown-- > 0 || /^FAILED / { print }' "$log"
 }
 
 # Sums up the tests in all languages, and the slowest; the exit code has decided already.
@@ -184,11 +188,11 @@ if [[ ${1:-} == inside ]]; then
     "$2"
     exit
 fi
-scripts/setup.sh test
+scripts/setup.sh test gluster
 log=$(mktemp)
-trap 'summary; rm -f "$log"' EXIT
+trap 'summary; failures; rm -f "$log"' EXIT
 if [[ -n ${1:-} ]]; then
-    step "the tests of $1" rust_tests --manifest-path "crates/$1/Cargo.toml"
+    step "the tests of $1" python3 scripts/rust_tests.py --manifest-path "crates/$1/Cargo.toml"
     [[ ! -e crates/$1/src/lib.rs ]] ||
         step "the examples of $1" cargo test --locked --manifest-path "crates/$1/Cargo.toml" --doc
     exit
@@ -198,4 +202,3 @@ step "Rust: build" cargo test --workspace --locked --no-run
 step "with a real HDFS" with_hdfs "$0" inside every_step
 step "README's table of languages" python3 scripts/languages_table.py stores "$log" README.md Python Java C++ Go Node Rust C
 step "the tour" .venv/bin/python scripts/tour.py
-FUZZ_SEED=1 step fuzzing fuzz "$FUZZ_SECONDS"

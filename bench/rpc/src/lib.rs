@@ -2,9 +2,9 @@
 //! input, and answer each with a line of JSON. So one connection lives
 //! through many short measurements.
 //!
-//! `MODE BYTES CALLERS MILLISECONDS GAP_MICROSECONDS`: so many callers make
-//! calls with so many bytes of argument, one after another with a gap between,
-//! for so long. `../cpp/driver.hpp` is the same in C++.
+//! `MODE BYTES CALLERS MILLISECONDS GAP_MICROSECONDS`: for the given time, each
+//! of CALLERS callers makes calls with BYTES bytes of argument, one after
+//! another with a gap between. `../cpp/driver.hpp` is the same in C++.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;

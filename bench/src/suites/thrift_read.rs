@@ -6,7 +6,7 @@
 //!
 //! | variable | default | |
 //! | --- | --- | --- |
-//! | `STRAIT_BENCH_PLACES` | `loopback,hosts` | where to measure |
+//! | `STRAIT_BENCH_PLACES` | `loopback,hosts` | where to measure; `gluster` within `scripts/with-gluster.sh` |
 //! | `STRAIT_BENCH_CLIENTS` | `1,20` | numbers of clients |
 //! | `STRAIT_BENCH_RECORDS` | 10,000,000 | records in the file of a single client; 101 bytes each |
 //! | `STRAIT_BENCH_RECORDS_EACH` | 1,000,000 | records in the file of each of many clients |
@@ -16,6 +16,9 @@
 //!
 //! The hosts are network namespaces with links of 1 Gbit/s. One has the namenode, and one has only a gateway
 //! ("an unused slave node"). Each of the others has a datanode, clients and a gateway.
+//!
+//! `gluster` is a GlusterFS volume in place of HDFS. There the native program is one with libgfapi, and the gateway has
+//! our plugin for it, in a process of its own.
 
 mod contest;
 mod files;
@@ -26,7 +29,7 @@ use crate::host::setting;
 use crate::programs::Programs;
 use crate::report::Row;
 use contest::{Contestant, contest};
-use place::Place;
+use place::{Place, Store};
 
 /// Size of the report's buffers.
 const REPORT_BUFFER_BYTES: usize = 4_096;
@@ -47,7 +50,8 @@ pub fn run() -> Result<Vec<Row>> {
         let place = match name.as_str() {
             "loopback" => Place::loopback()?,
             "hosts" => Place::hosts(setting("STRAIT_BENCH_HOSTS", 4)?)?,
-            _ => return Err(format!("unknown place {name:?}: use loopback or hosts").into()),
+            "gluster" => Place::gluster()?,
+            _ => return Err(format!("unknown place {name:?}: use loopback, hosts or gluster").into()),
         };
         for clients in list("STRAIT_BENCH_CLIENTS", "1,20") {
             rows.extend(tables(&programs, &place, clients.parse()?)?);
@@ -81,9 +85,11 @@ fn tables(programs: &Programs, place: &Place, clients: usize) -> Result<Vec<Row>
 /// second is.
 fn contestants<'a>(programs: &'a Programs, place: &'a Place) -> Result<Vec<Contestant<'a>>> {
     let mut all = natives(programs, place, REPORT_BUFFER_BYTES)?;
-    all.insert(1, Contestant::fs_shell(place));
     all.extend(natives(programs, place, LARGE_BUFFER_BYTES)?);
-    all.push(Contestant::hdfs_native(programs, place));
+    if let Store::Hdfs(hdfs) = &place.store {
+        all.insert(1, Contestant::fs_shell(place, hdfs));
+        all.push(Contestant::hdfs_native(programs, place, hdfs));
+    }
     for gateways in place.gateway_placements() {
         all.extend(Contestant::ours(programs, place, gateways, None));
     }
@@ -99,6 +105,11 @@ fn blocking_contestants<'a>(programs: &'a Programs, place: &'a Place) -> Result<
 }
 
 fn natives<'a>(programs: &'a Programs, place: &'a Place, buffer: usize) -> Result<Vec<Contestant<'a>>> {
-    let java = Contestant::native_java(programs, place, buffer)?;
-    Ok(vec![java, Contestant::libhdfs(programs, place, buffer)])
+    Ok(match &place.store {
+        Store::Hdfs(hdfs) => vec![
+            Contestant::native_java(programs, place, hdfs, buffer)?,
+            Contestant::libhdfs(programs, place, hdfs, buffer),
+        ],
+        Store::Gluster(volume) => vec![Contestant::libgfapi(place, volume, buffer)],
+    })
 }

@@ -63,7 +63,7 @@ struct Idle {
     _clients: Vec<(Client, Handle)>,
 }
 
-/// So many a caller.
+/// Idle clients for each caller.
 const IDLE_CLIENTS: usize = 1_000;
 
 impl Idle {

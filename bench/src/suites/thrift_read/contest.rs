@@ -1,7 +1,7 @@
 //! Contests of programs that read in turn, and the results.
 
 use super::files::Files;
-use super::place::{Place, Placement};
+use super::place::{Place, Placement, Volume};
 use crate::Result;
 use crate::host::on;
 use crate::pairs::Sample;
@@ -9,6 +9,7 @@ use crate::programs::{Copying, Programs};
 use crate::report::{Better, Row};
 use crate::stages::{Times, staged, whole};
 use std::process::Command;
+use strait_testkit::MiniHdfs;
 
 /// A contestant: a program that reads.
 pub struct Contestant<'a> {
@@ -24,18 +25,23 @@ pub struct Contestant<'a> {
 type Reader<'a> = dyn Fn(usize, &str, &str) -> Command + 'a;
 
 impl<'a> Contestant<'a> {
-    pub fn native_java(programs: &Programs, place: &'a Place, buffer: usize) -> Result<Self> {
-        let java = programs.native_java(place.hdfs.classpath())?;
+    pub fn native_java(
+        programs: &Programs,
+        place: &'a Place,
+        hdfs: &'a MiniHdfs,
+        buffer: usize,
+    ) -> Result<Self> {
+        let java = programs.native_java(hdfs.classpath())?;
         let command = move |_: usize, remote: &str, local: &str| {
-            java(&[place.hdfs.uri(), remote, local, &buffer.to_string()])
+            java(&[hdfs.uri(), remote, local, &buffer.to_string()])
         };
         Ok(Self::peer(format!("native Java, {buffer} B"), true, place, command))
     }
 
-    pub fn libhdfs(programs: &'a Programs, place: &'a Place, buffer: usize) -> Self {
+    pub fn libhdfs(programs: &'a Programs, place: &'a Place, hdfs: &'a MiniHdfs, buffer: usize) -> Self {
         let command = move |_: usize, remote: &str, local: &str| {
-            let mut command = programs.libhdfs(place.hdfs.classpath());
-            let address = place.hdfs.uri().trim_start_matches("hdfs://");
+            let mut command = programs.libhdfs(hdfs.classpath());
+            let address = hdfs.uri().trim_start_matches("hdfs://");
             let (host, port) = address.split_once(':').unwrap_or((address, "8020"));
             command.args([host, port, remote, local, &buffer.to_string()]);
             command
@@ -43,20 +49,30 @@ impl<'a> Contestant<'a> {
         Self::peer(format!("libhdfs, {buffer} B"), true, place, command)
     }
 
-    pub fn hdfs_native(programs: &'a Programs, place: &'a Place) -> Self {
+    /// GlusterFS's own library.
+    pub fn libgfapi(place: &'a Place, volume: &'a Volume, buffer: usize) -> Self {
+        let command = move |_: usize, remote: &str, local: &str| {
+            let mut command = Command::new(&volume.native);
+            command.args(["localhost", &volume.name, remote, local, &buffer.to_string()]);
+            command
+        };
+        Self::peer(format!("libgfapi, {buffer} B"), true, place, command)
+    }
+
+    pub fn hdfs_native(programs: &'a Programs, place: &'a Place, hdfs: &'a MiniHdfs) -> Self {
         let command = move |_: usize, remote: &str, local: &str| {
             let mut command = programs.peer("hdfs-native-get");
-            command.args([place.hdfs.uri(), remote, local]);
+            command.args([hdfs.uri(), remote, local]);
             command
         };
         Self::peer("hdfs-native".into(), true, place, command)
     }
 
-    pub fn fs_shell(place: &'a Place) -> Self {
+    pub fn fs_shell(place: &'a Place, hdfs: &'a MiniHdfs) -> Self {
         let command = move |_: usize, remote: &str, local: &str| {
             let mut command = Command::new("java");
-            command.args(["-cp", place.hdfs.classpath(), "org.apache.hadoop.fs.FsShell"]);
-            command.args(["-fs", place.hdfs.uri(), "-get", remote, local]);
+            command.args(["-cp", hdfs.classpath(), "org.apache.hadoop.fs.FsShell"]);
+            command.args(["-fs", hdfs.uri(), "-get", remote, local]);
             command
         };
         Self::peer("FsShell -get".into(), false, place, command)

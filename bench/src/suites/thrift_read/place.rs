@@ -4,6 +4,7 @@ use super::files::Files;
 use crate::Result;
 use crate::host::{Gateway, bare_rate, on, seconds, strait};
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use strait_testkit::{Host, LinkRate, MiniHdfs, Network, Options};
 use tempfile::TempDir;
@@ -11,12 +12,26 @@ use tempfile::TempDir;
 /// The rate of the links in the report.
 const LINK: LinkRate = LinkRate::mbit(1_000);
 
-/// A cluster, gateways, and hosts for clients.
+/// The store of a place.
+pub enum Store {
+    /// A cluster whose files have one replica.
+    Hdfs(MiniHdfs),
+    Gluster(Volume),
+}
+
+/// A GlusterFS volume of one brick on this host.
+pub struct Volume {
+    pub name: String,
+    pub mount: PathBuf,
+    /// A program with GlusterFS's own library, which copies a file.
+    pub native: PathBuf,
+}
+
+/// A store, gateways, and hosts for clients.
 pub struct Place {
     /// The place's name in the tables.
     pub name: String,
-    /// The cluster. Files have one replica.
-    pub hdfs: MiniHdfs,
+    pub store: Store,
     /// The gateway on a separate host, as in the report.
     pub alone: Gateway,
     /// The gateways on the datanodes' hosts; empty without hosts.
@@ -48,7 +63,43 @@ impl Place {
         let (beside, nodes) = (Vec::new(), Vec::new());
         Ok(Self {
             name: "loopback".into(),
-            hdfs,
+            store: Store::Hdfs(hdfs),
+            alone,
+            beside,
+            nodes,
+            loader: None,
+            scratch,
+            link_rate: None,
+        })
+    }
+
+    /// A place with the volume that `scripts/with-gluster.sh` has made, and our plugin for it in the gateway.
+    pub fn gluster() -> Result<Self> {
+        let variable = |name: &str| {
+            std::env::var(name).map_err(|_| format!("{name} is missing: run this in scripts/with-gluster.sh"))
+        };
+        let scratch = tempfile::tempdir()?;
+        let (plugin, native) = (scratch.path().join("gluster.so"), scratch.path().join("gluster_get"));
+        let built = |target: &Path, source: &str, flags: &[&str]| {
+            let mut cc = Command::new("cc");
+            cc.args(["-O2", "-pthread", "-I", "crates/store-plugin/include", source, "-o"]).arg(target);
+            seconds(cc.args(flags).arg("-lgfapi"))
+        };
+        built(&plugin, "plugins/gluster/gluster.c", &["-shared", "-fPIC"])?;
+        built(&native, "bench/clients/gluster_get.c", &[])?;
+        let volume = Volume {
+            name: variable("STRAIT_TEST_GLUSTER")?,
+            mount: variable("STRAIT_TEST_NETWORK_DIRECTORY")?.into(),
+            native,
+        };
+        let (plugin, option) =
+            (format!("gluster={}", plugin.display()), format!("gluster.volume={}", volume.name));
+        let flags = ["--plugin", &plugin, "--plugin-option", &option];
+        let alone = Gateway::start_with("plugin:gluster://localhost/", None, &flags)?;
+        let (beside, nodes) = (Vec::new(), Vec::new());
+        Ok(Self {
+            name: "GlusterFS on loopback".into(),
+            store: Store::Gluster(volume),
             alone,
             beside,
             nodes,
@@ -78,7 +129,8 @@ impl Place {
         let scratch = tempfile::tempdir()?;
         let name = format!("{} hosts at 1 Gbit/s", nodes.len());
         let link_rate = Some(bare_rate(&unused, &nodes[0])?);
-        Ok(Self { name, hdfs, alone, beside, nodes, loader: Some(host(loader)), scratch, link_rate })
+        let store = Store::Hdfs(hdfs);
+        Ok(Self { name, store, alone, beside, nodes, loader: Some(host(loader)), scratch, link_rate })
     }
 
     /// The placements of gateways that clients can use here.
@@ -116,12 +168,24 @@ impl Place {
         if !malgen.status()?.success() {
             return Err("strait malgen failed".into());
         }
-        let directory = self.hdfs.scratch("records");
+        let directory = match &self.store {
+            Store::Hdfs(hdfs) => hdfs.scratch("records"),
+            Store::Gluster(_) => format!("/records-{}", std::process::id()),
+        };
         for client in 0..clients {
-            let mut put = Command::new(strait()?);
-            on(self.loader.as_ref(), &mut put);
-            put.arg("put").arg(&source).arg(format!("{}{directory}-{client}", self.hdfs.uri()));
-            seconds(&mut put)?;
+            let remote = format!("{directory}-{client}");
+            match &self.store {
+                Store::Hdfs(hdfs) => {
+                    let mut put = Command::new(strait()?);
+                    on(self.loader.as_ref(), &mut put);
+                    put.arg("put").arg(&source).arg(format!("{}{remote}", hdfs.uri()));
+                    seconds(&mut put)?;
+                }
+                Store::Gluster(volume) => {
+                    let target = volume.mount.join(remote.trim_start_matches('/'));
+                    std::fs::copy(&source, target)?;
+                }
+            }
         }
         let bytes = std::fs::metadata(&source)?.len();
         Ok(Files { clients, bytes, source, directory, scratch: self.scratch.path().to_owned() })
