@@ -365,7 +365,7 @@ impl Core {
     }
 
     /// The owner and permission come from the container's mark. The modification time comes from the
-    /// directory of epochs, which each publication changes.
+    /// directory of epochs, which each publication changes. On some stores, the first publication makes it.
     async fn logical_status(&self, who: &Principal, container: &Container) -> Answer<FileStatus> {
         let length = self.settings.patience.with(|| container.length()).await?;
         self.marked_status(who, container.path(), length).await
@@ -374,17 +374,19 @@ impl Core {
     async fn marked_status(&self, who: &Principal, path: &StorePath, length: u64) -> Answer<FileStatus> {
         let (mark, epochs) = (path.join(".plfs")?, path.join("epochs")?);
         let patience = self.settings.patience;
-        let (mark, epochs) = futures::try_join!(
-            patience.with(|| self.store.stat(who, &mark)),
-            patience.with(|| self.store.stat(who, &epochs)),
-        )?;
-        Ok(FileStatus {
-            path: path.as_str().to_owned(),
-            length,
-            modified_ms: epochs.modified_ms,
-            accessed_ms: epochs.accessed_ms,
-            ..mark
-        })
+        let epochs = async {
+            match patience.with(|| self.store.stat(who, &epochs)).await {
+                Ok(epochs) => Ok(Some(epochs)),
+                Err(fault) if fault.kind() == ErrorKind::NotFound => Ok(None),
+                Err(fault) => Err(fault),
+            }
+        };
+        let (mark, epochs) = futures::try_join!(patience.with(|| self.store.stat(who, &mark)), epochs)?;
+        // Directories of object stores have no times.
+        let times = epochs.filter(|epochs| epochs.modified_ms > 0);
+        let (modified_ms, accessed_ms) = times
+            .map_or((mark.modified_ms, mark.accessed_ms), |epochs| (epochs.modified_ms, epochs.accessed_ms));
+        Ok(FileStatus { path: path.as_str().to_owned(), length, modified_ms, accessed_ms, ..mark })
     }
 
     /// The node's open files, in the order of their opening.
@@ -586,7 +588,12 @@ impl Core {
             self.store.set_attributes(who, path, &of_directories).await?;
         }
         if times != SetAttributes::default() {
-            self.store.set_attributes(who, &path.join("epochs")?, &times).await?;
+            match self.store.set_attributes(who, &path.join("epochs")?, &times).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    self.store.set_attributes(who, &path.join(".plfs")?, &times).await?;
+                }
+                set => set?,
+            }
         }
         Ok(())
     }

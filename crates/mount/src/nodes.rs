@@ -13,8 +13,8 @@ use strait_store::{Result, StorePath};
 /// The number of the mount's own directory (FUSE_ROOT_ID).
 pub const ROOT: u64 = 1;
 
-/// A file's state when it was opened. If it is the same at the next opening, the bytes in the kernel's cache
-/// are still valid.
+/// A file's modification time and length when this mount last opened it for reading. If both are the same at
+/// the next such opening, the bytes in the kernel's cache are still valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// Last modification, in milliseconds since 1970.

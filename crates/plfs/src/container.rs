@@ -6,6 +6,7 @@ use crate::parts::Parted;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, join};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use strait_store::random::random;
 use strait_store::{
     CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileSystemExt, Principal, Result, StorePath,
@@ -15,6 +16,10 @@ use strait_store::{
 /// First bytes of a container's mark. The format and the container's id follow, in hexadecimal digits.
 const MARK: &str = "strait-plfs ";
 const MARK_BYTES: usize = MARK.len() + 2 + 32 + 1;
+/// A store that shows only closed files may reserve a new name by an empty file. While a mark is empty, `open`
+/// looks again after each pause, this many times.
+const EMPTY_LOOKS: u32 = 60;
+const EMPTY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The format of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +161,7 @@ impl Container {
             Ok(_) if options.id.is_none() => return taken(),
             Ok(_) => match Self::open(fs.clone(), who, path).await {
                 Ok(there) if there.id == id => return Ok(Self { logs, ..there }),
+                Err(error) if error.kind() == ErrorKind::Busy => return Err(error),
                 _ => return taken(),
             },
         }
@@ -169,8 +175,9 @@ impl Container {
         if self.parts.is_some() || !Parted::is_needed(&self.fs.capabilities()) {
             return Ok(());
         }
-        let message = "this store keeps only closed files, and the container came from another store; it can be read \
-                       or flattened here";
+        let message = "this store keeps only closed files, so an open log has no synced bytes, and this container's logs \
+                       can't have parts: an earlier version or another store made it; read it here, or flatten it \
+                       and write a new one";
         fail(ErrorKind::Unsupported, message).map_err(|error: Error| error.at("write", self.path()))
     }
 
@@ -193,15 +200,25 @@ impl Container {
     ///
     /// # Errors
     /// NotFound: nothing has the path. InvalidArgument: the path isn't a container. Unsupported: a later
-    /// version of Strait made the container. Corrupt: the container's mark is damaged.
+    /// version of Strait made the container. Corrupt: the container's mark is damaged. Busy: the container's
+    /// creation began, but hasn't ended within 3 s.
     pub async fn open(fs: Arc<dyn FileSystem>, who: &Principal, path: &StorePath) -> Result<Self> {
         let failed = |error: Error| error.at("open", path);
         let layout = Layout::new(path.clone());
-        let mut is_there = false;
+        let (mut is_there, mut empty) = (false, 0);
+        let reserves = Parted::is_needed(&fs.capabilities());
         let ((reader, mark), attributes) = loop {
             let look =
                 join!(read_mark(fs.as_ref(), who, &layout), async { fs.stat(who, &layout.mark()?).await });
             match look {
+                (Ok((_, mark)), Ok(_)) if reserves && mark.is_empty() => {
+                    if empty == EMPTY_LOOKS {
+                        let message = "its creation hasn't ended; if its creator was killed, remove it";
+                        return fail(ErrorKind::Busy, message).map_err(failed);
+                    }
+                    empty += 1;
+                    tokio::time::sleep(EMPTY_PAUSE).await;
+                }
                 (Ok(read), Ok(attributes)) => break (read, attributes),
                 (Err(error), _) | (_, Err(error))
                     if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
@@ -306,10 +323,10 @@ impl Container {
     }
 
     /// Checks that this container is still at its path. The error is NotFound if it isn't.
-    pub(crate) async fn check_place(&self) -> Result<()> {
+    pub(crate) async fn check_place(&self, operation: &'static str) -> Result<()> {
         let moved = || {
             let message = "the file was removed, renamed or replaced while it was open";
-            Error::new(ErrorKind::NotFound, message).at("write", self.path())
+            Error::new(ErrorKind::NotFound, message).at(operation, self.path())
         };
         let opened = self.fs.open(&self.who, &self.layout.mark()?).await;
         // It is the same file, so its content is known.

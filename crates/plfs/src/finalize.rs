@@ -219,7 +219,7 @@ impl Container {
         let parent = to.parent().unwrap_or_else(StorePath::root);
         let aside = parent.join(&hidden_name(to.name(), &random()))?;
         // This fails if another call has finished.
-        self.check_place().await?;
+        self.check_place("flatten").await?;
         self.fs.rename(&self.who, to, &aside, false).await?;
         let file = match file.as_str().strip_prefix(to.as_str()) {
             Some(inside) if inside.starts_with('/') => StorePath::parse(&format!("{aside}{inside}"))?,

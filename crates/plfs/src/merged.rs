@@ -31,6 +31,10 @@ impl Container {
     /// Opens the index of all changes that were published.
     pub(crate) async fn view(&self) -> Result<View> {
         let (logs, merged) = try_join!(self.listed_logs(), self.merged_names())?;
+        // Where logs have parts, directories that are missing count as empty.
+        if self.parts.is_some() && logs.is_empty() {
+            self.check_place("read").await?;
+        }
         self.view_of(&logs, merged).await
     }
 
@@ -148,7 +152,7 @@ impl Container {
         }
         let directory = self.layout.merged()?;
         // If the file was removed or renamed, `mkdirs` would make a directory under its old name.
-        self.check_place().await?;
+        self.check_place("merge").await?;
         self.fs.mkdirs(&self.who, &directory, self.directory_permission()).await?;
         let nonce = u64::from_le_bytes(random());
         let path = directory.join(&format!("{through:016x}.{nonce:016x}"))?;

@@ -13,8 +13,9 @@
 use crate::layout::LogName;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, Principal,
@@ -27,6 +28,8 @@ const DIGITS: usize = 8;
 const MAX_PART_BYTES: u64 = 64 << 30;
 /// Readers of one log's parts that are kept open. Each may read ahead.
 const MOST_OPEN: usize = 2;
+/// Concurrent reads of parts for one read of the log. After many syncs, an index log has many small parts.
+const AT_ONCE: usize = 16;
 
 /// A store of containers whose logs have parts.
 #[derive(Clone)]
@@ -51,6 +54,11 @@ impl Parted {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lists the parts of a log anew when it is opened next.
+    pub fn forget(&self, log: &StorePath) {
+        self.listed().remove(log);
+    }
+
     /// The lengths of a log's parts; none if there is no such log.
     pub async fn lengths(&self, who: &Principal, log: &StorePath) -> Result<Vec<u64>> {
         if let Some(lengths) = self.listed().get(log) {
@@ -63,8 +71,31 @@ impl Parted {
 
     /// A container's logs, each as one entry, and other files of the directory.
     async fn list_logs(&self, who: &Principal, directory: &StorePath) -> Result<Vec<FileStatus>> {
-        // Of each log, its parts' statuses by their numbers. A store may list them in any order.
-        let mut logs: BTreeMap<String, BTreeMap<usize, FileStatus>> = BTreeMap::new();
+        let mut logs = self.list_parts(who, directory).await?;
+        if first_missing(&logs).is_some() {
+            // A listing of several pages isn't taken at one moment.
+            logs = self.list_parts(who, directory).await?;
+        }
+        if let Some((name, missing)) = first_missing(&logs) {
+            let message = format!("part {missing} of the log is missing");
+            return Err(Error::new(ErrorKind::Corrupt, message).at("list", directory.join(name)?));
+        }
+        let mut listed = self.listed();
+        let mut statuses = Vec::with_capacity(logs.len());
+        for (name, parts) in logs {
+            listed.insert(directory.join(&name)?, parts.values().map(|part| part.length).collect());
+            statuses.extend(parts.into_values().reduce(|first, part| FileStatus {
+                length: first.length.saturating_add(part.length),
+                modified_ms: first.modified_ms.max(part.modified_ms),
+                ..first
+            }));
+        }
+        Ok(statuses)
+    }
+
+    /// Of each log, its parts' statuses by their numbers. A store may list them in any order.
+    async fn list_parts(&self, who: &Principal, directory: &StorePath) -> Result<Parts> {
+        let mut logs = Parts::new();
         let mut entries = self.store.list(who, directory);
         while let Some(entry) = entries.next().await {
             let entry = match entry {
@@ -76,23 +107,18 @@ impl Parted {
             let log = log.to_owned();
             logs.entry(log).or_default().insert(part, entry);
         }
-        let mut listed = self.listed();
-        let mut statuses = Vec::with_capacity(logs.len());
-        for (name, parts) in logs {
-            let log = directory.join(&name)?;
-            if let Some(missing) = (0..parts.len()).find(|part| !parts.contains_key(part)) {
-                let message = format!("part {missing} of the log is missing");
-                return Err(Error::new(ErrorKind::Corrupt, message).at("list", log));
-            }
-            listed.insert(log, parts.values().map(|part| part.length).collect());
-            statuses.extend(parts.into_values().reduce(|first, part| FileStatus {
-                length: first.length.saturating_add(part.length),
-                modified_ms: first.modified_ms.max(part.modified_ms),
-                ..first
-            }));
-        }
-        Ok(statuses)
+        Ok(logs)
     }
+}
+
+type Parts = BTreeMap<String, BTreeMap<usize, FileStatus>>;
+
+/// A log that has later parts, but not this one.
+fn first_missing(logs: &Parts) -> Option<(&str, usize)> {
+    logs.iter().find_map(|(name, parts)| {
+        let missing = (0..parts.len()).find(|part| !parts.contains_key(part))?;
+        Some((name.as_str(), missing))
+    })
 }
 
 /// The log and the number of a further part with this name.
@@ -144,9 +170,9 @@ impl FileSystem for Parted {
         let (this, who, path) = (self.clone(), who.clone(), path.clone());
         let listed = async move {
             let entries = this.list_logs(&who, &path).await?;
-            Ok::<_, Error>(futures::stream::iter(entries.into_iter().map(Ok)))
+            Ok::<_, Error>(stream::iter(entries.into_iter().map(Ok)))
         };
-        futures::stream::once(listed).try_flatten().boxed()
+        stream::once(listed).try_flatten().boxed()
     }
 
     async fn open(&self, who: &Principal, path: &StorePath) -> Result<Box<dyn FileReader>> {
@@ -186,7 +212,18 @@ impl FileSystem for Parted {
         self.store.append(who, path).await
     }
 
+    async fn truncate(&self, who: &Principal, path: &StorePath, length: u64) -> Result<()> {
+        self.forget(path);
+        self.store.truncate(who, path, length).await
+    }
+
+    async fn concat(&self, who: &Principal, target: &StorePath, sources: &[StorePath]) -> Result<()> {
+        sources.iter().for_each(|log| self.forget(log));
+        self.store.concat(who, target, sources).await
+    }
+
     async fn rename(&self, who: &Principal, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
+        self.forget(from);
         self.store.rename(who, from, to, replace).await
     }
 
@@ -277,6 +314,22 @@ impl PartedReader {
         Self { store, who, log, ends: ends.collect(), open: Mutex::default() }
     }
 
+    /// Offset of a part's first byte in the log.
+    fn begin(&self, number: usize) -> u64 {
+        number.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+
+    /// A range of the log that lies in one part.
+    async fn read_part(&self, number: usize, range: Range<u64>) -> Result<Bytes> {
+        let wanted = (range.end - range.start) as usize;
+        let piece = self.part(number).await?.read_at(range.start - self.begin(number), wanted).await?;
+        if piece.len() < wanted {
+            return fail(ErrorKind::Corrupt, "it is shorter than it was listed")
+                .map_err(|error: Error| error.at("read", &self.log));
+        }
+        Ok(piece)
+    }
+
     async fn part(&self, number: usize) -> Result<Arc<dyn FileReader>> {
         let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, reader)) = open().iter().find(|(open, _)| *open == number) {
@@ -286,8 +339,7 @@ impl PartedReader {
         let reader: Arc<dyn FileReader> = self.store.open(&self.who, &path).await?.into();
         // The caller plans its own reads ahead.
         reader.stop_reading_ahead();
-        let begin = if number == 0 { 0 } else { self.ends[number - 1] };
-        if reader.length() != self.ends[number] - begin {
+        if reader.length() != self.ends[number] - self.begin(number) {
             return fail(ErrorKind::Corrupt, "its length has changed")
                 .map_err(|error: Error| error.at("read", path));
         }
@@ -302,21 +354,19 @@ impl PartedReader {
 impl FileReader for PartedReader {
     async fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         let end = offset.saturating_add(length as u64).min(self.length());
-        let mut bytes = BytesMut::new();
-        let mut at = offset;
-        while at < end {
-            let number = self.ends.partition_point(|end| *end <= at);
-            let begin = if number == 0 { 0 } else { self.ends[number - 1] };
-            let wanted = (end.min(self.ends[number]) - at) as usize;
-            let piece = self.part(number).await?.read_at(at - begin, wanted).await?;
-            if piece.len() == wanted && at == offset && at + wanted as u64 == end {
-                return Ok(piece);
-            }
-            if piece.len() < wanted {
-                return fail(ErrorKind::Corrupt, "it is shorter than it was listed")
-                    .map_err(|error: Error| error.at("read", &self.log));
-            }
-            at += piece.len() as u64;
+        if offset >= end {
+            return Ok(Bytes::new());
+        }
+        let first = self.ends.partition_point(|end| *end <= offset);
+        if end <= self.ends[first] {
+            return self.read_part(first, offset..end).await;
+        }
+        let last = self.ends.partition_point(|part| *part < end);
+        let mut pieces = stream::iter(first..=last)
+            .map(|number| self.read_part(number, offset.max(self.begin(number))..end.min(self.ends[number])))
+            .buffered(AT_ONCE);
+        let mut bytes = BytesMut::with_capacity((end - offset) as usize);
+        while let Some(piece) = pieces.try_next().await? {
             bytes.extend_from_slice(&piece);
         }
         Ok(bytes.freeze())

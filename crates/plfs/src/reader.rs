@@ -59,6 +59,9 @@ impl Log {
         {
             return Ok(known.clone());
         }
+        if let (Some(parts), Some(_)) = (&container.parts, but) {
+            parts.forget(&container.layout.data(self.name)?);
+        }
         let found = Arc::new(container.open_data(self.name).await?);
         found.reader.stop_reading_ahead();
         *opened = Some(found.clone());

@@ -108,9 +108,14 @@ impl Writer {
         Ok(offset)
     }
 
-    /// Gives the writer the new path of its renamed file. Its open logs stay usable.
+    /// Gives the writer the new path of its renamed file. Its open logs stay usable, unless they have parts (see
+    /// the crate's page): further parts would get the old path. Then the writer fails with NotFound.
     pub fn moved(&mut self, to: &StorePath) {
         self.container.layout = Layout::new(to.clone());
+        if self.container.parts.is_some() && self.logs.is_some() && self.failed.is_none() {
+            let message = "the file was renamed while it was written; what was synced is in the renamed file";
+            self.failed = Some(Error::new(ErrorKind::NotFound, message).at("write", to));
+        }
     }
 
     /// Makes all writes so far durable, and visible to readers that are opened afterwards. They count as
@@ -154,9 +159,9 @@ impl Writer {
         // part of a log would, too.
         let has_parts = self.container.parts.is_some();
         if has_parts {
-            self.container.check_place().await?;
+            self.container.check_place("write").await?;
         }
-        let place = async { if has_parts { Ok(()) } else { self.container.check_place().await } };
+        let place = async { if has_parts { Ok(()) } else { self.container.check_place("write").await } };
         let (last, is_here, synced) = join!(self.container.epoch(), place, synced);
         self.kept(synced)?;
         is_here?;
@@ -194,7 +199,7 @@ impl Writer {
         if self.logs.is_none() {
             let Container { fs, who, layout, id, logs, .. } = &self.container;
             self.container.demand_synced()?;
-            self.container.check_place().await?;
+            self.container.check_place("write").await?;
             let mark = layout.open_mark(self.name)?;
             fs.write_all(who, &mark, logs, Bytes::new()).await?;
             // A join writes its plan before it looks for marks, and a writer makes its mark before it looks

@@ -4,7 +4,7 @@ use crate::sealed::Sealed;
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::sync::Arc;
-use strait_plfs::{Container, Options};
+use strait_plfs::{Container, Options, Way};
 use strait_store::{
     CreateOptions, ErrorKind, FileStore, FileSystem, FileSystemExt, MemoryStore, Principal, StorePath,
 };
@@ -199,16 +199,8 @@ async fn only_one_of_two_creators_makes_the_file() {
     }
 }
 
-/// A directory lists its entries in no order.
-#[tokio::test]
-async fn a_file_whose_logs_have_parts_can_be_copied_to_another_store() {
-    let (from, to) = (Scene::sealed(), Scene::on_disk());
-    let mut writer = from.create().await.writer(0);
-    for part in 0..40 {
-        writer.write_at(part * 2, bytes("ab")).await.unwrap();
-        writer.sync().await.unwrap();
-    }
-    writer.close().await.unwrap();
+/// Copies a container file by file, as a copy tool does.
+async fn copy(from: &Scene, to: &Scene) {
     for directory in [".", "logs", "open", "epochs"] {
         let path = if directory == "." { from.path.clone() } else { from.path.join(directory).unwrap() };
         let Ok(entries) = from.fs.list_all(&from.who, &path, 999).await else { continue };
@@ -219,6 +211,96 @@ async fn a_file_whose_logs_have_parts_can_be_copied_to_another_store() {
             to.fs.write_all(&to.who, &path, &CreateOptions::default(), content.into()).await.unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn logs_of_one_part_each_can_be_joined_on_a_store_that_joins_files() {
+    let (from, to) = (Scene::sealed(), Scene::in_memory());
+    let container = from.create().await;
+    for rank in 0..3_u32 {
+        let mut writer = container.writer(rank);
+        writer.write_at(u64::from(rank) * 4, bytes("abcd")).await.unwrap();
+        if rank == 1 {
+            // Dead bytes at the log's end.
+            writer.write_at(8, bytes("dead")).await.unwrap();
+        }
+        writer.close().await.unwrap();
+    }
+    copy(&from, &to).await;
+    let container = to.open().await;
+    assert_eq!(container.way().await.unwrap(), Way::Join { logs: 3 });
+    let plain = to.path.parent().unwrap().join("plain").unwrap();
+    let done = container.finalize(&plain).await.unwrap();
+    assert_eq!((done.bytes, done.moved), (12, 0));
+    assert_eq!(to.fs.read_all(&to.who, &plain, 99).await.unwrap(), b"abcdabcdabcd");
+}
+
+#[tokio::test]
+async fn a_file_with_parts_that_was_removed_is_missing_and_not_empty() {
+    let scene = Scene::sealed();
+    let container = scene.create().await;
+    let mut writer = container.writer(0);
+    writer.write_at(0, bytes("abcd")).await.unwrap();
+    writer.close().await.unwrap();
+    scene.open().await.remove().await.unwrap();
+    assert_eq!(container.reader().await.err().unwrap().kind(), ErrorKind::NotFound);
+    let plain = scene.path.parent().unwrap().join("plain").unwrap();
+    assert_eq!(container.finalize(&plain).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!scene.fs.exists(&scene.who, &plain).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_writer_of_parts_whose_file_was_renamed_fails() {
+    let scene = Scene::sealed();
+    let mut container = scene.create().await;
+    let (mut begun, mut idle) = (container.writer(0), container.writer(1));
+    begun.write_at(0, bytes("ab")).await.unwrap();
+    begun.sync().await.unwrap();
+    let other = scene.path.parent().unwrap().join("other").unwrap();
+    container.rename(&other, false).await.unwrap();
+    begun.moved(&other);
+    idle.moved(&other);
+    assert_eq!(begun.write_at(2, bytes("cd")).await.unwrap_err().kind(), ErrorKind::NotFound);
+    idle.write_at(2, bytes("ef")).await.unwrap();
+    idle.close().await.unwrap();
+    assert!(!scene.fs.exists(&scene.who, &scene.path).await.unwrap());
+    assert_eq!(&container.reader().await.unwrap().read_at(0, 9).await.unwrap()[..], b"abef");
+}
+
+/// Object stores reserve a name by an empty object.
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_is_still_empty_is_waited_for() {
+    let scene = Scene::sealed();
+    let mark = scene.path.join(".plfs").unwrap();
+    let write = async |text: &'static str| {
+        let over = CreateOptions { overwrite: true, ..CreateOptions::default() };
+        scene.fs.write_all(&scene.who, &mark, &over, bytes(text)).await.unwrap();
+    };
+    write("").await;
+    let open = || Container::open(scene.fs.clone(), &scene.who, &scene.path);
+    let complete = async {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        write("strait-plfs 2 000102030405060708090a0b0c0d0e0f\n").await;
+    };
+    let (opened, ()) = futures::join!(open(), complete);
+    assert_eq!(opened.unwrap().id()[15], 15);
+    write("").await;
+    let error = open().await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.message().contains("remove it"), "{error}");
+}
+
+/// A directory lists its entries in no order.
+#[tokio::test]
+async fn a_file_whose_logs_have_parts_can_be_copied_to_another_store() {
+    let (from, to) = (Scene::sealed(), Scene::on_disk());
+    let mut writer = from.create().await.writer(0);
+    for part in 0..40 {
+        writer.write_at(part * 2, bytes("ab")).await.unwrap();
+        writer.sync().await.unwrap();
+    }
+    writer.close().await.unwrap();
+    copy(&from, &to).await;
     assert_eq!(to.content().await, b"ab".repeat(40));
     let mut writer = to.open().await.writer(1);
     writer.write_at(80, bytes("more")).await.unwrap();

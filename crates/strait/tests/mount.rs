@@ -5,9 +5,10 @@ use crate::support::{self, Gateway, Run, ended, fresh};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::time::Duration;
-use strait_testkit::MiniHdfs;
 use strait_testkit::wait::wait_until;
+use strait_testkit::{MiniHdfs, OBJECT_BUCKET, ObjectServer, skip};
 use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -117,7 +118,7 @@ fn plain_files_are_written_at_their_end_only() {
 #[test]
 fn a_reader_sees_what_another_program_appends_to_a_file_of_hdfs() {
     if std::env::var_os("STRAIT_TEST_HDFS").is_none() {
-        return strait_testkit::skip("a reader of a growing file of HDFS", "STRAIT_TEST_HDFS");
+        return skip("a reader of a growing file of HDFS", "STRAIT_TEST_HDFS");
     }
     let hdfs = MiniHdfs::start().unwrap();
     let uri = format!("{}{}", hdfs.uri(), hdfs.scratch("growing"));
@@ -227,6 +228,29 @@ fn plfs_files_are_written_anywhere_by_many_programs() {
     let mut read = [1; 8];
     open.read_exact_at(&mut read, 0).unwrap();
     assert_eq!(&read, b"\0\0\0\0\0abc");
+}
+
+#[test]
+fn plfs_files_live_on_an_object_store() {
+    let claim = "PLFS in a mount of a bucket";
+    let Some(server) = ObjectServer::moto().unwrap() else { return skip(claim, "moto in .venv-s3") };
+    let uri = format!("s3://{OBJECT_BUCKET}/");
+    let environment: [(&str, &Path); 2] =
+        [("AWS_ACCESS_KEY_ID", Path::new("strait")), ("AWS_SECRET_ACCESS_KEY", Path::new("strait-secret"))];
+    let flags = ["--plfs", "*.ckpt", "--endpoint-url", &server.url()];
+    let Some(mounted) = Mounted::within(&environment, claim, &uri, &flags) else { return };
+    mounted.shell(
+        ": > n.ckpt; test $(stat -c %s n.ckpt) = 0; test $(date -r n.ckpt +%Y) -gt 2000
+         for rank in 0 1 2; do
+             printf %4s $rank | dd of=n.ckpt bs=4 seek=$rank conv=notrunc,fsync status=none &
+         done; wait
+         test \"$(cat n.ckpt)\" = '   0   1   2'
+         printf X | dd of=n.ckpt bs=1 seek=1 conv=notrunc status=none; printf end >> n.ckpt
+         test \"$(cat n.ckpt)\" = ' X 0   1   2end'
+         truncate -s 6 n.ckpt; mkdir d; mv n.ckpt d/m.ckpt; test \"$(cat d/m.ckpt)\" = ' X 0  '
+         test \"$(ls d)\" = m.ckpt; rm d/m.ckpt; test ! -e d/m.ckpt",
+    );
+    mounted.umount();
 }
 
 #[test]

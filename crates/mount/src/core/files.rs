@@ -114,12 +114,18 @@ impl Core {
         let stays = self.stay(node).await;
         let found = async {
             let (who, path) = (self.who(caller), self.path(node)?);
+            let mut found = self.status_to_open(&who, &path).await?;
+            self.check_open(&who, &found.0, flags)?;
             // Other users' written bytes may still be in this process. They report their failures themselves.
-            for file in self.open_files(node).iter().filter(|file| file.who.user != who.user) {
+            let files = self.open_files(node);
+            let others: Vec<_> = files.iter().filter(|file| file.who.user != who.user).collect();
+            for file in &others {
                 let _ = self.settle_file(file, Level::Flushed).await;
             }
-            let (status, container) = self.status_to_open(&who, &path).await?;
-            Ok((who, status, container))
+            if !others.is_empty() {
+                found = self.status_to_open(&who, &path).await?;
+            }
+            Ok((who, found.0, found.1))
         };
         let (who, status, container) =
             found.await.map_err(|fault: Fault| match fault.is(ErrorKind::NotFound) {
@@ -127,17 +133,6 @@ impl Core {
                 true => Fault(ESTALE),
                 false => fault,
             })?;
-        if status.is_directory() {
-            return Err(Fault(EISDIR));
-        }
-        let wanted = match flags & O_ACCMODE {
-            O_RDONLY => 0o4,
-            O_WRONLY => 0o2,
-            _ => 0o6,
-        };
-        if self.is_surely_refused(&who, &status, wanted) {
-            return Err(Fault(EACCES));
-        }
         let file = self.new_file(node, &who, container).await;
         let (handle, file) = self.opened(file, flags, caller.request).await?;
         // From here on, changes of names know that the file is open.
@@ -160,6 +155,22 @@ impl Core {
         };
         let direct = writes && matches!(file.body, Body::Plain(_));
         Ok(Opened { handle, direct, cached })
+    }
+
+    /// Refuses to open a directory, or a file that the user surely may not open with these flags.
+    fn check_open(&self, who: &Principal, status: &FileStatus, flags: i32) -> Answer<()> {
+        if status.is_directory() {
+            return Err(Fault(EISDIR));
+        }
+        let wanted = match flags & O_ACCMODE {
+            O_RDONLY => 0o4,
+            O_WRONLY => 0o2,
+            _ => 0o6,
+        };
+        match self.is_surely_refused(who, status, wanted) {
+            true => Err(Fault(EACCES)),
+            false => Ok(()),
+        }
     }
 
     /// Whether the permission bits deny `wanted` to this user, as far as this host knows. The store decides
