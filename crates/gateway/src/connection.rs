@@ -353,6 +353,7 @@ impl<R: AsyncRead + Departure + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             self.key = self.context.key();
             self.account.set_holder(&self.key);
             self.ready = self.shared.ready.holder(&self.key);
+            self.engaged = self.engaged.take().map(|_| self.ready.engage());
         }
     }
 

@@ -284,7 +284,8 @@ impl Session {
 }
 
 fn too_many_changes() -> Error {
-    let message = "the store runs its maximum of changes, of this user or of all users; try again later";
+    let message =
+        "too many changes are running in this store, for this user or for all users; try again later";
     Error::new(ErrorKind::Busy, message)
 }
 

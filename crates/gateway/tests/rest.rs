@@ -225,6 +225,22 @@ fn an_upload_that_is_cut_short_changes_nothing() {
 }
 
 #[test]
+fn a_json_body_that_is_cut_short_changes_nothing() {
+    let served = serve();
+    put_file(&served, "/v1/files/f", b"");
+    let head = "POST /v1/renames HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    let body = r#"{"from":"/f","to":"/g"}"#;
+    let mut stream = connect(&served);
+    // The last chunk is missing.
+    stream.write_all(format!("{head}{:x}\r\n{body}\r\n", body.len()).as_bytes()).unwrap();
+    eventually("the gateway has read it", || is_all_read(&stream));
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    eventually("the connection has ended", || is_ended(&stream));
+    assert_eq!(names(&served, "/"), ["f"]);
+}
+
+#[test]
 fn an_append_that_is_cut_short_keeps_the_bytes_that_came() {
     let served = serve();
     put_file(&served, "/v1/files/f", b"");

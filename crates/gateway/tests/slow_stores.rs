@@ -306,7 +306,7 @@ fn changes_of_2009_take_places_among_the_changes_of_their_store() {
         client.old::<methods::Remove>(RemoveArgs { ch: None, path: path(), recursive: None }),
     ] {
         let error = refused.unwrap_err();
-        assert!(error.contains("maximum of changes"), "{error}");
+        assert!(error.contains("too many changes"), "{error}");
     }
     gate.open();
 }

@@ -96,6 +96,11 @@ impl<'a> Inflow<'a> {
         Ok(piece.freeze())
     }
 
+    /// Fails if the body broke after the previous piece.
+    pub fn check(&mut self) -> Result<(), Refusal> {
+        self.broken.take().map_or(Ok(()), Err)
+    }
+
     /// At most this many bytes of the body remain: `here`, those kept for the next piece, and the
     /// announced ones.
     fn announced(&self, here: usize) -> usize {

@@ -1,5 +1,5 @@
-//! The values of REST as JSON, with the same names and forms as in the output of `strait --json`. An
-//! object's names are in the order of the alphabet.
+//! JSON bodies of REST's requests and answers. Names and forms are those of `strait --json`, with `name` and
+//! `link` in addition. The names in each answer are in alphabetical order.
 
 use serde::{Deserialize, Serialize};
 use strait_store::{BlockLocation, Error, ErrorKind, FileStatus, Result, SetAttributes};

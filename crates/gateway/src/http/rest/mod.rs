@@ -416,6 +416,7 @@ impl Asked<'_> {
         let receiving = Receiving::new(flow, holder, Receiving::units(memory.as_ref()));
         let mut inflow = Inflow::new(self.body, &self.front.shared.limits);
         let body: Bytes = inflow.piece(JSON_BYTES + 1).await?;
+        inflow.check()?;
         drop(receiving);
         if body.len() > JSON_BYTES {
             return Err(too_large());

@@ -191,7 +191,15 @@ impl Begun {
             (None, Some(session)) => session,
             _ => return Err(wrong().into()),
         };
-        let listing = session.handles.listing(handle)?;
+        let listing = session.handles.listing(handle).map_err(|error| {
+            if token.is_none() {
+                return error;
+            }
+            // The session was opened for this listing alone, and is now a new one of the same number.
+            asked.front.shared.sessions.end(session.id);
+            let message = "the listing has ended, or had to make room for others: list anew";
+            Error::new(ErrorKind::InvalidArgument, message)
+        })?;
         Ok(Self { listing, session, handle: Some(handle), page })
     }
 
