@@ -71,8 +71,11 @@ impl Read for ReadAhead {
             }
             Err(error) => {
                 self.requests = None;
-                // The connections beside it led to the same gateway.
-                session.drop_own();
+                session.pause_own();
+                if error.kind() != io::ErrorKind::InvalidData {
+                    // The connections beside it led to the same gateway.
+                    session.drop_own();
+                }
                 if error.kind() != io::ErrorKind::TimedOut {
                     return Ok(0);
                 }
@@ -101,9 +104,10 @@ impl Requests {
         if self.missing == 0 {
             let Some(asked) = self.asked.pop_front() else { return Ok(0) };
             self.missing = self.connection.begin_reply()?;
-            // A short reply is the end of a file that was truncated, and a longer one is none of ours.
+            // A reply is short if the file was truncated, or if the gateway has little memory left. A longer one is
+            // none of ours.
             if self.missing != asked {
-                return Err(io::Error::other("a reply of another length"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply of another length"));
             }
         }
         let most = into.len().min(self.missing);

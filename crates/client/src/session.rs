@@ -550,12 +550,12 @@ impl Session {
 
     /// Ends the session on the gateway.
     pub(super) async fn close(&self) -> Result<()> {
+        self.drop_own();
         let Some(lane) = lock(&self.lanes).least_used() else { return Ok(()) };
         let request = CloseSessionRequest::default().into();
         let subject = Subject { operation: "close", path: &self.address };
         let answered = lane.connection.call::<methods::CloseSession>(&request, 0).await;
         lock(&self.lanes).clear();
-        self.drop_own();
         match answered {
             Ok(reply) => outcome::<methods::CloseSession>(reply, subject).map(drop),
             Err(_) => Ok(()), // the session will idle out

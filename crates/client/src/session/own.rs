@@ -18,8 +18,8 @@ use tokio::time::{Instant, timeout};
 const MAX_OWN: usize = 8;
 /// An unused connection isn't used again after this: many routers forget idle ones within minutes.
 const KEPT: Duration = Duration::from_secs(30);
-/// After the gateway refused a connection, the session opens none for this long: the gateway may have its maximum
-/// of connections.
+/// After the gateway refused a connection, or one failed, the session opens none for this long: the gateway may have
+/// its maximum of connections, or too little memory for many answers.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 /// A session's connections for single readers.
@@ -61,12 +61,12 @@ impl Session {
             Err(_) => self.unreachable("no answer"),
         };
         tracing::debug!(%why, "couldn't open a connection for one reader; the reader shares one");
-        lock(&self.own).not_before = Some(Instant::now() + REFUSED_PAUSE);
+        self.pause_own();
         None
     }
 
     /// Counts a connection as lent. Returns an unused one, or `Some((None, …))`: then the caller opens one. None if
-    /// no connection is unused, and the maximum is lent or opening one failed within the last `REFUSED_PAUSE`.
+    /// no connection is unused, and the maximum is lent or opening or using one failed within the last `REFUSED_PAUSE`.
     fn lend_own(self: &Arc<Self>) -> Option<(Option<OwnConnection>, Lent)> {
         let mut own = lock(&self.own);
         // Handles of other incarnations are gone, and if one connection is cut, the others are cut soon.
@@ -156,6 +156,11 @@ impl Session {
     /// Keeps a connection that owes no reply for the next reader.
     pub(crate) fn keep_own(&self, connection: OwnConnection) {
         lock(&self.own).unused.push((connection, Instant::now()));
+    }
+
+    /// Opens no connection for a while.
+    pub(crate) fn pause_own(&self) {
+        lock(&self.own).not_before = Some(Instant::now() + REFUSED_PAUSE);
     }
 
     /// Closes the unused connections: one that was in use has failed, and they lead to the same gateway.
