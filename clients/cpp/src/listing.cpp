@@ -102,7 +102,8 @@ struct Listing::iterator::Pages {
     /// Refuses what isn't in the directory: programs make names of local files of it.
     void check(const std::vector<wire::FileInfo>& page, bool is_first) const {
         const std::string listed = spelled(path);
-        if (is_first && page.size() == 1 && page.front().path == listed) {
+        if (is_first && page.size() == 1 && page.front().path == listed &&
+            page.front().type != wire::FileType::DIRECTORY) {
             return; // a file is listed as itself
         }
         const std::string prefix = listed == "/" ? listed : listed + "/";

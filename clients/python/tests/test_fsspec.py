@@ -116,6 +116,12 @@ def test_a_uri_of_another_store_isnt_taken_for_a_path_of_this_one(fs, place):
     assert fs.exists(f"strait://{place.address}{place.root}/x")
 
 
+def test_the_port_may_be_text(place):
+    host, _, port = place.address.rpartition(":")
+    fs = fsspec.filesystem("strait", host=host, port=port)
+    assert fs.exists(f"strait://{place.address}{place.root}")
+
+
 def test_a_uri_of_another_gateway_isnt_taken_for_a_path_of_this_one(fs, place):
     fs.pipe_file(f"{place.root}/x", b"")
     host, _, port = place.address.rpartition(":")

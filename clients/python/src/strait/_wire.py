@@ -36,7 +36,7 @@ Wire = Literal["framed-binary", "binary", "framed-compact", "compact"]
 MAX_MESSAGE_BYTES = 16 << 20
 # Most elements of a list from the gateway: above any page it sends, and affordable memory if a
 # broken peer claims that many.
-MAX_LIST_ENTRIES = 1 << 20
+MAX_LIST_ENTRIES = 1 << 18
 # Bytes received at once if the rest of a message isn't known to be large. A larger buffer would
 # copy more of a large payload.
 RECEIVE_BYTES = 16 << 10

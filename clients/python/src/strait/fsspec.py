@@ -171,7 +171,7 @@ class StraitFileSystem(AbstractFileSystem):  # type: ignore[misc]
             # A misspelled password would be a login as nobody.
             raise TypeError(f"strait:// has no option {', '.join(sorted(unknown))}")
         super().__init__(**fsspec_options)
-        self._uri = Uri(host, port, store, "/")
+        self._uri = Uri(host, int(port), store, "/")
         self._login: dict[str, Any] = {
             "user": user,
             "password": password,
