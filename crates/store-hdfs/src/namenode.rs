@@ -247,7 +247,10 @@ impl Namenode {
                     .to_owned()
             }
             RpcError::NotSent(error) if error.to_string().contains("failed to lookup address") => {
-                format!("{error}; a nameservice and its namenodes must be in Hadoop's configuration: check HADOOP_CONF_DIR")
+                format!(
+                    "{error}; check the host's name; if it is a nameservice, Hadoop's configuration must define \
+                     it: check HADOOP_CONF_DIR"
+                )
             }
             RpcError::Broken(error) => {
                 where_from = "no answer from the namenode at";

@@ -30,7 +30,7 @@ pub fn serve(opener: Opener) -> io::Result<()> {
     std::thread::Builder::new().spawn(move || end_with(&watched))?;
     let mut first = Channel::new(control.try_clone()?);
     let (Request::Open(spec), _) = first.receive()? else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the parent's first request isn't to open"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the parent's first request must be Open"));
     };
     let fs = match opener(&spec) {
         Ok(fs) => fs,

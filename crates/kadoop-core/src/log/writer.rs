@@ -154,11 +154,12 @@ impl<D: Disk> Journal<D> {
         self.file.set_length(self.offset)
     }
 
-    /// Ends the segment and begins the next, so that a checkpoint can cover all ended segments. Call it
-    /// without queued records.
+    /// Ends the segment and begins the next, so that a checkpoint can cover all ended segments. Does nothing
+    /// if the segment has no records. Call it while no records are queued.
     ///
     /// # Errors
-    /// An I/O error of the disk.
+    /// An I/O error of the disk. If there was only no room for the next segment ([`Journal::take_room`]), the
+    /// log is still usable.
     pub fn roll(&mut self) -> io::Result<()> {
         if self.offset > HEADER_BYTES as u64 {
             self.take_room()?;

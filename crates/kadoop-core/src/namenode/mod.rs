@@ -146,7 +146,9 @@ impl Namenode {
     /// datanodes on the client's own host: one of them gets a replica of a new chunk, if possible.
     ///
     /// # Errors
-    /// The reason for a refusal. The mutation has changed nothing, and a retry may succeed.
+    /// The reason for a refusal. This call hasn't executed the mutation. But `UnknownClient` and `Invalid` don't
+    /// show whether an earlier attempt did. If another writer has the file open, the refusal may begin the
+    /// recovery of its lease.
     pub fn mutate(
         &mut self,
         caller: &Caller,

@@ -54,7 +54,7 @@ pub(super) fn clear_set_id_bits(file: impl AsFd) -> Result<()> {
 /// Sets the given attributes of `node`. Checks all of them before it sets any.
 pub(super) fn set(node: OwnedFd, set: &SetAttributes) -> Result<()> {
     if set.replication.is_some() {
-        return fail(ErrorKind::Unsupported, "files of this store have no replication");
+        return fail(ErrorKind::Unsupported, "this store can't change a file's replication");
     }
     if (set.owner.is_some() || set.group.is_some()) && !can_change_owners() {
         return fail(ErrorKind::Unsupported, "this store runs as a user who can't change owners");

@@ -328,7 +328,10 @@ fn remove_from(parent: &OwnedFd, path: &StorePath, recursive: bool) -> Result<()
         Err(Errno::NOTEMPTY | Errno::EXIST) => fail(ErrorKind::NotEmpty, "the directory has entries"),
         // It isn't a directory after all, so EPERM meant that the file system refuses to remove this file.
         // For an immutable file of ext4, rmdir fails with EPERM, too.
-        Err(Errno::NOTDIR) => fail(ErrorKind::PermissionDenied, "the file is protected from removal"),
+        Err(Errno::NOTDIR) => fail(
+            ErrorKind::PermissionDenied,
+            "the file system refuses to remove the file; it may be protected",
+        ),
         Err(errno) => Err(from_errno(errno)),
     }
 }

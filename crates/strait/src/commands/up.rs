@@ -47,8 +47,8 @@ const SHARED_PERMISSION: u32 = 0o1777;
 /// An entry that a new file system's root may have.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Time limit for datanodes to register. They need milliseconds, but with a million replicas they read all
-/// names first.
+/// Time limit for the datanodes to register and for safe mode to end, counted after the datanodes have listed
+/// their replicas. It takes milliseconds, but seconds with a million replicas.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// A start that takes longer logs a line. An empty cluster starts in a fraction of this time.
 const SILENT_START: Duration = Duration::from_secs(1);

@@ -33,8 +33,8 @@ use std::time::Duration;
 /// How many receives a call makes in a row before other calls get their turn.
 const READS_IN_A_ROW: usize = 32;
 
-/// The remaining time, divided by this, is reserved for the answer's way back: a callee must time
-/// out before its own caller does.
+/// One part in this many of the remaining time is kept for the answer's way back: a callee must time out
+/// before its own caller does.
 const KEPT_TIME: Micros = 16;
 
 /// Idle connections to next callees.

@@ -144,7 +144,10 @@ impl Hold {
         };
         arriving.bytes += bytes.len() as u64;
         if arriving.bytes > arriving.shipped.bytes {
-            return Err(Failure::other(format!("{} is longer than announced", arriving.shipped.name)));
+            return Err(Failure::other(format!(
+                "received more bytes of {} than were announced",
+                arriving.shipped.name
+            )));
         }
         arriving.digest.update(bytes);
         let Some(file) = &mut arriving.file else { return Ok(()) };
