@@ -291,21 +291,26 @@ static void release_file(void *opened) {
     free(own);
 }
 
-/* A directory that another client has just made can be missing for a moment, although it was found before. So a change
- * that misses a directory is tried again, from the first parent on, after this time, which doubles: in all, for 2 s. */
+/* A directory that another client is making can be missing for a moment, although it was found before; its brick then
+ * also answers with ENODATA, and libgfapi 10 can fail without setting errno. So a change that misses a directory is
+ * tried again, from the first parent on, after this time, which doubles: in all, for 2 s. errno is 0 before each call
+ * that may be tried again. */
 enum { TRIES = 10, PAUSE_US = 2000 };
 
 static bool try_again(int *tries) {
-    if ((errno != ENOENT && errno != ESTALE) || ++*tries == TRIES) return false;
+    if (errno == 0) errno = ENOENT;
+    if ((errno != ENOENT && errno != ESTALE && errno != ENODATA) || ++*tries == TRIES) return false;
     usleep((useconds_t)(PAUSE_US << *tries));
     return true;
 }
 
 /* Makes a directory, or finds one there. 0, or -1 with errno. */
 static int make_directory(glfs_t *volume, const char *full, mode_t mode) {
+    errno = 0;
     if (glfs_mkdir(volume, full, mode) == 0) return glfs_chmod(volume, full, mode);
     if (errno != EEXIST) return -1;
     struct stat found;
+    errno = 0;
     if (glfs_stat(volume, full, &found) == 0) {
         if (S_ISDIR(found.st_mode)) return 0;
         errno = EEXIST;
@@ -318,15 +323,19 @@ static int make_directory(glfs_t *volume, const char *full, mode_t mode) {
 /* Makes the directories above a path. 0, or -1 with errno. */
 static int make_parents(glfs_t *volume, char *full, const char *begin) {
     for (char *slash = strchr(begin + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
         struct stat found;
-        int number = glfs_stat(volume, full, &found) == 0 ? (S_ISDIR(found.st_mode) ? 0 : ENOTDIR) : errno;
-        if (number == ENOENT) number = glfs_mkdir(volume, full, 0755) == 0 || errno == EEXIST ? 0 : errno;
-        *slash = '/';
-        if (number != 0) {
-            errno = number;
-            return -1;
+        *slash = 0;
+        errno = 0;
+        bool made = glfs_stat(volume, full, &found) == 0;
+        if (made && !S_ISDIR(found.st_mode)) {
+            errno = ENOTDIR;
+            made = false;
+        } else if (!made && (errno == ENOENT || errno == 0)) {
+            errno = 0;
+            made = glfs_mkdir(volume, full, 0755) == 0 || errno == EEXIST;
         }
+        *slash = '/';
+        if (!made) return -1;
     }
     return 0;
 }
@@ -358,8 +367,9 @@ static int32_t create(void *opened, const strait_caller *caller, const char *pat
     glfs_fd_t *fd = NULL;
     int tries = 0;
     do {
-        if (make_parents(volume, full, begin) == 0)
-            fd = glfs_creat(volume, full, O_WRONLY | (how->overwrite ? 0 : O_EXCL), mode);
+        if (make_parents(volume, full, begin) != 0) continue;
+        errno = 0;
+        fd = glfs_creat(volume, full, O_WRONLY | (how->overwrite ? 0 : O_EXCL), mode);
     } while (fd == NULL && try_again(&tries));
     if (fd == NULL) return failed(error);
     int32_t kind = locked(fd, error);
