@@ -57,19 +57,33 @@ pub fn error(failure: strait_store::Error, path: &str) -> Error {
     }
 }
 
-/// Renames a file. If the store can't replace a file in one step, this removes the old file first.
+/// Renames a file. If the store can't replace a file in one step, this removes the old file first, and sets
+/// `removed`. If the rename fails then, `from` is the only version of the file.
 pub async fn rename(
     files: &dyn FileSystem,
     who: &Principal,
     from: &StorePath,
     to: &StorePath,
     replace: bool,
+    removed: &mut bool,
 ) -> strait_store::Result<()> {
-    if replace && !files.capabilities().rename_replace {
-        match files.remove(who, to, false).await {
-            Err(failure) if failure.kind() != ErrorKind::NotFound => return Err(failure),
-            _ => return files.rename(who, from, to, false).await,
-        }
+    if from == to {
+        return files.stat(who, from).await.map(drop);
     }
-    files.rename(who, from, to, replace).await
+    if !replace || files.capabilities().rename_replace {
+        return files.rename(who, from, to, replace).await;
+    }
+    match files.remove(who, to, false).await {
+        Ok(()) => *removed = true,
+        Err(failure) if failure.kind() == ErrorKind::NotFound => {}
+        Err(failure) => return Err(failure),
+    }
+    files.rename(who, from, to, false).await.map_err(|failure| match removed {
+        true => {
+            let message =
+                format!("{}; the old file is removed, and the new one is {from}", failure.message());
+            strait_store::Error::new(failure.kind(), message).at("rename to", to)
+        }
+        false => failure,
+    })
 }

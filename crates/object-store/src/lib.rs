@@ -38,6 +38,8 @@ use upload::{Draft, Upload};
 
 /// Bytes of one read. A chunk of 1 MiB measured best for gateways.
 const READ_BYTES: u64 = 1 << 20;
+/// Attempts to open an object that is replaced all the time.
+const OPENINGS: u32 = 3;
 /// Concurrent reads of one object: 16 MiB in flight fill a link of 1 Gbit/s with a round trip of 134 ms.
 const READS_AHEAD: usize = 16;
 /// Concurrent removals.
@@ -75,6 +77,20 @@ impl Objects {
             return Err(convert::error(directory, location.as_ref()));
         }
         Ok(status)
+    }
+
+    /// Opens an object. The status is that of the opened version.
+    async fn open(&self, location: &Path) -> Result<(FileStatus, Box<dyn FileReader>)> {
+        let mut tries = 0;
+        loop {
+            let status = self.status(location).await?;
+            let reader = self.files.open(&self.who, &encode(location)?).await.named(location)?;
+            tries += 1;
+            // A file may be replaced between the two calls. One that grows all the time ends where it was opened.
+            if status.length == reader.length() || tries == OPENINGS {
+                return Ok((FileStatus { length: reader.length(), ..status }, reader));
+            }
+        }
     }
 
     async fn draft(&self, location: &Path) -> Result<Draft> {
@@ -165,7 +181,13 @@ impl ObjectStore for Objects {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let status = self.status(location).await?;
+        let (status, reader) = match options.head {
+            true => (self.status(location).await?, None),
+            false => {
+                let (status, reader) = self.open(location).await?;
+                (status, Some(reader))
+            }
+        };
         let meta = meta(&status, location.clone());
         options.check_preconditions(&meta)?;
         let range = match &options.range {
@@ -174,11 +196,9 @@ impl ObjectStore for Objects {
                 .map_err(|error| Error::Generic { store: convert::STORE, source: Box::new(error) })?,
             None => 0..meta.size,
         };
-        let payload = if options.head || range.is_empty() {
-            stream::empty().boxed()
-        } else {
-            let reader = self.files.open(&self.who, &encode(location)?).await.named(location)?;
-            Self::stream(reader.into(), range.clone(), location)
+        let payload = match reader {
+            Some(reader) if !range.is_empty() => Self::stream(reader.into(), range.clone(), location),
+            _ => stream::empty().boxed(),
         };
         Ok(GetResult {
             payload: GetResultPayload::Stream(payload),
@@ -272,7 +292,8 @@ impl ObjectStore for Objects {
             self.files.mkdirs(&self.who, &parent, None).await.named(to)?;
         }
         let replace = options.target_mode == RenameTargetMode::Overwrite;
-        convert::rename(self.files.as_ref(), &self.who, &encode(from)?, &target, replace).await.named(to)
+        let from = encode(from)?;
+        convert::rename(self.files.as_ref(), &self.who, &from, &target, replace, &mut false).await.named(to)
     }
 }
 

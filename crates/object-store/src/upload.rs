@@ -55,24 +55,28 @@ impl Draft {
 
     /// Puts the bytes on stable storage, and gives the object its name.
     pub async fn publish(mut self, replace: bool) -> Result<PutResult> {
-        match self.try_publish(replace).await {
+        let mut is_only_version = false;
+        match self.try_publish(replace, &mut is_only_version).await {
             Ok(result) => Ok(result),
             Err(error) => {
-                self.discard().await;
+                if !is_only_version {
+                    self.discard().await;
+                }
                 Err(error)
             }
         }
     }
 
-    async fn try_publish(&mut self, replace: bool) -> Result<PutResult> {
+    async fn try_publish(&mut self, replace: bool, is_only_version: &mut bool) -> Result<PutResult> {
         self.writer.close().await.named(&self.location)?;
         let target = encode(&self.location)?;
-        convert::rename(self.files.as_ref(), &self.who, &self.path, &target, replace)
+        convert::rename(self.files.as_ref(), &self.who, &self.path, &target, replace, is_only_version)
             .await
             .named(&self.location)?;
-        let status = self.files.stat(&self.who, &target).await.named(&self.location)?;
+        // The object is there, even if its status isn't to be had.
+        let status = self.files.stat(&self.who, &target).await.ok();
         Ok(PutResult {
-            e_tag: meta(&status, self.location.clone()).e_tag,
+            e_tag: status.and_then(|status| meta(&status, self.location.clone()).e_tag),
             version: None,
             extensions: Default::default(),
         })

@@ -5,11 +5,11 @@ use crate::errors::{Sent, typed};
 use crate::http::Connector;
 use crate::options::Options;
 use crate::profile::Profile;
-use object_store::aws::{AmazonS3, AmazonS3Builder, S3CopyIfNotExists};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredential, S3CopyIfNotExists};
 use object_store::azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::list::PaginatedListStore;
-use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, ObjectStore, RetryConfig, StaticCredentialProvider};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -128,12 +128,17 @@ fn s3(name: &str, options: &Options, connector: Connector) -> Result<object_stor
         );
         return fail(ErrorKind::Unsupported, message);
     }
-    if let Some(credentials) = profile.credentials.filter(|_| !in_environment) {
-        builder = builder.with_access_key_id(credentials.key).with_secret_access_key(credentials.secret);
-        builder = match credentials.token {
-            Some(token) => builder.with_token(token),
-            None => builder,
-        };
+    match profile.credentials.filter(|_| !in_environment) {
+        Some(own) => {
+            // All three, so that no session token of the environment goes with these keys.
+            let own = AwsCredential { key_id: own.key, secret_key: own.secret, token: own.token };
+            builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(own)));
+        }
+        None if options.profile.is_some() && !options.unsigned => {
+            let message = "the profile has no keys (aws_access_key_id and aws_secret_access_key)";
+            return fail(ErrorKind::Unauthenticated, message);
+        }
+        None => {}
     }
     let variable = |names: &[&str]| names.iter().find_map(|name| options.variable(name));
     let region = options.region.clone().or_else(|| variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]));

@@ -115,6 +115,7 @@ fn meaning(failed: &Failed) -> (ErrorKind, String) {
         Failed::PermissionDenied { .. } => by_status(403, &text),
         Failed::Unauthenticated { .. } => by_status(401, &text),
         // For listings and completions, only the error's source has the status.
+        _ if is_of_key(&text) => by_status(status_of_code(&text), &text),
         _ if is_of_token(&text) || transport(failed).is_some() => by_transport(failed, &text),
         _ => match status(failed) {
             Some(status) => by_status(status, &text),
@@ -187,6 +188,22 @@ fn is_of_metadata(text: &str) -> bool {
     ["://169.254.", "://[fd00:ec2:"].iter().any(|sign| text.contains(sign))
 }
 
+/// Whether S3 refused one key of a request that removes many. Its answer has the status 200.
+fn is_of_key(text: &str) -> bool {
+    text.contains("request failed for key")
+}
+
+/// The status that the refusal of a key has if it is an answer of its own.
+fn status_of_code(text: &str) -> u16 {
+    let code = text.rsplit_once("(code: ").map_or("", |(_, code)| code);
+    match code.split(')').next() {
+        Some("AccessDenied") => 403,
+        Some("InternalError") => 500,
+        Some("SlowDown" | "ServiceUnavailable") => 503,
+        _ => 400,
+    }
+}
+
 /// The HTTP status of a rejected request. object_store has no type for it, so this parses the text.
 fn status(failed: &Failed) -> Option<u16> {
     const REFUSED: &str = "Server returned non-2xx status code: ";
@@ -247,6 +264,17 @@ mod tests {
 
     fn generic(text: &'static str) -> Failed {
         Failed::Generic { store: "GCS", source: Box::new(Cause(text)) }
+    }
+
+    #[test]
+    fn a_refused_key_of_a_bulk_removal_has_the_kind_of_its_code() {
+        for (code, kind) in
+            [("AccessDenied", ErrorKind::PermissionDenied), ("InternalError", ErrorKind::Unavailable)]
+        {
+            let text =
+                format!("DeleteObjects request failed for key table/metadata/v1.json: no (code: {code})");
+            assert_eq!(typed(generic(text.leak()), Sent::Repeatable).kind(), kind);
+        }
     }
 
     #[test]

@@ -221,7 +221,11 @@ impl ObjectStore {
                     return fail(ErrorKind::NotEmpty, "the directory has entries");
                 }
                 self.keep_parent(path).await?;
-                self.remove_tree(path).await
+                match recursive {
+                    true => self.remove_tree(path, |_| true).await.map(drop),
+                    // A file that another client has made since stays, and so does the directory.
+                    false => self.delete(&self.keys.marker(path)?).await,
+                }
             }
         }
     }

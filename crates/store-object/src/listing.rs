@@ -119,19 +119,40 @@ impl ObjectStore {
 
     /// Whether any key begins with the directory's prefix.
     pub(crate) async fn has_entries(&self, directory: &StorePath) -> Result<bool> {
-        match self.page(directory, None, 1, None).await {
-            Ok(page) => Ok(!page.result.objects.is_empty()),
-            // There is a key that object_store can't represent, such as another program's a//b.
-            Err(Failed::InvalidPath { .. }) => Ok(true),
-            Err(error) => Err(Self::read_error(error)),
-        }
+        self.has_key(directory, 1, |_| true).await
     }
 
     /// Whether the directory has other keys than its marker.
     pub(crate) async fn is_filled(&self, directory: &StorePath) -> Result<bool> {
         let marker = self.keys.marker(directory)?;
-        let page = self.page(directory, None, 2, None).await.map_err(Self::read_error)?;
-        Ok(page.result.objects.iter().any(|meta| meta.location != marker))
+        self.has_key(directory, 2, |meta| meta.location != marker).await
+    }
+
+    /// Whether the directory's prefix has such a key. The first page has this many keys, or fewer: object_store
+    /// leaves out Azure's entries of directories.
+    async fn has_key(
+        &self,
+        directory: &StorePath,
+        keys: usize,
+        is_such: impl Fn(&ObjectMeta) -> bool,
+    ) -> Result<bool> {
+        let (mut keys, mut token) = (keys, None);
+        loop {
+            let page = match self.page(directory, None, keys, token).await {
+                Ok(page) => page,
+                // There is a key that object_store can't represent, such as another program's a//b.
+                Err(Failed::InvalidPath { .. }) => return Ok(true),
+                Err(error) => return Err(Self::read_error(error)),
+            };
+            if page.result.objects.iter().any(&is_such) {
+                return Ok(true);
+            }
+            token = page.page_token;
+            if token.is_none() {
+                return Ok(false);
+            }
+            keys = PAGE_KEYS;
+        }
     }
 
     /// All objects beneath a directory, a page at a time.
@@ -150,14 +171,25 @@ impl ObjectStore {
         steps.boxed()
     }
 
-    /// Removes a directory. Its marker goes last, so the directory exists until then.
-    pub(crate) async fn remove_tree(&self, directory: &StorePath) -> Result<()> {
+    /// Removes those objects of a directory that may go. Its marker goes last, so the directory exists until then.
+    /// Returns whether it has removed all.
+    pub(crate) async fn remove_tree(
+        &self,
+        directory: &StorePath,
+        may_go: impl Fn(&ObjectMeta) -> bool,
+    ) -> Result<bool> {
         let marker = self.keys.marker(directory)?;
         let mut pages = self.pages(directory);
+        let mut is_whole = true;
         while let Some(page) = pages.try_next().await? {
-            let keys: Vec<_> = page.into_iter().map(|meta| Ok(meta.location)).collect();
-            let keys = keys.into_iter().filter(|key| !key.as_ref().is_ok_and(|key| *key == marker));
-            let keys = stream::iter(keys.collect::<Vec<_>>()).boxed();
+            let mut keys = Vec::with_capacity(page.len());
+            for meta in page.into_iter().filter(|meta| meta.location != marker) {
+                match may_go(&meta) {
+                    true => keys.push(Ok(meta.location)),
+                    false => is_whole = false,
+                }
+            }
+            let keys = stream::iter(keys).boxed();
             let mut deleted = self.bucket.delete_stream(keys);
             while let Some(outcome) = deleted.next().await {
                 match outcome.map_err(Self::read_error) {
@@ -166,6 +198,9 @@ impl ObjectStore {
                 }
             }
         }
-        self.delete(&marker).await
+        if is_whole {
+            self.delete(&marker).await?;
+        }
+        Ok(is_whole)
     }
 }

@@ -126,8 +126,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = x\n")
             .unwrap();
-        let file = file.path().to_str().unwrap().to_owned();
-        let mut variables = vec![("AWS_CONFIG_FILE".to_owned(), file)];
+        let path = file.path().to_str().unwrap().to_owned();
+        let mut variables = vec![("AWS_CONFIG_FILE".to_owned(), path)];
         let bucket = |profile: Option<&str>, variables: &[(String, String)]| {
             let profile = profile.map(str::to_owned);
             let options = Options { profile, variables: variables.to_vec(), ..Options::default() };
@@ -142,5 +142,8 @@ mod tests {
             variables.push((name.to_owned(), value.to_owned()));
         }
         assert!(bucket(None, &variables).is_ok());
+        std::fs::write(&file, "[profile lab]\nregion = eu-west-1\n").unwrap();
+        let Err(error) = bucket(Some("lab"), &variables) else { panic!("it acts as somebody else") };
+        assert!(error.message().contains("has no keys"), "{error}");
     }
 }

@@ -12,6 +12,8 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use hyper::header::{HeaderValue, IF_NONE_MATCH};
 use object_store::path::Path;
 use object_store::{CopyMode, CopyOptions, Error as Failed, ObjectMeta, ObjectStoreExt, PutMode, PutOptions};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use strait_store::{Error, ErrorKind, Result, StorePath, arguments, fail};
 use tokio::time::timeout;
@@ -76,11 +78,14 @@ impl ObjectStore {
         replace: bool,
     ) -> Result<()> {
         self.copy(key, meta.size, &self.keys.file(to)?, replace).await?;
-        let removed = match self.keep_parent(from).await {
-            Ok(()) => self.delete(key).await,
-            failed => failed,
+        let removed = async {
+            self.keep_parent(from).await?;
+            match self.head(key).await? {
+                Some(there) if version(&there) != version(meta) => fail(ErrorKind::Busy, CHANGED),
+                _ => self.delete(key).await,
+            }
         };
-        removed.map_err(|error| half_done(error, "the file now has both names; remove the old one"))
+        removed.await.map_err(|error| half_done(error, "the file now has both names; remove the old one"))
     }
 
     async fn rename_directory(&self, from: &StorePath, to: &StorePath, replace: bool) -> Result<()> {
@@ -97,7 +102,9 @@ impl ObjectStore {
         let part_copied = |error| {
             half_done(error, "all files are under the old name, some also under the new one; remove those")
         };
+        let mut copied_versions = HashSet::new();
         while let Some(page) = pages.try_next().await.map_err(part_copied)? {
+            copied_versions.extend(page.iter().map(version));
             let copies = page.into_iter().filter(|meta| meta.location.as_ref() != format!("{old}{MARKER}"));
             let copies = copies.map(|meta| (moved(&meta.location, &old, &new), meta));
             let copied = stream::iter(copies.collect::<Vec<_>>()).map(|(to, meta)| async move {
@@ -119,11 +126,15 @@ impl ObjectStore {
             });
             copied.buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(part_copied)?;
         }
-        let removed = match self.keep_parent(from).await {
-            Ok(()) => self.remove_tree(from).await,
-            failed => failed,
+        let removed = async {
+            self.keep_parent(from).await?;
+            // What other clients have written since stays.
+            match self.remove_tree(from, |meta| copied_versions.contains(&version(meta))).await? {
+                true => Ok(()),
+                false => fail(ErrorKind::Busy, CHANGED),
+            }
         };
-        removed.map_err(|error| {
+        removed.await.map_err(|error| {
             half_done(error, "all files are under the new name, some also under the old one; remove those")
         })
     }
@@ -179,7 +190,11 @@ impl ObjectStore {
     async fn upload_copy(&self, copy: Copy<'_>, taken: Taken<'_>) -> Result<()> {
         let Copy { from, size, piece, to } = copy;
         let failed = |error| typed(error, Sent::Repeatable);
-        let version = self.bucket.head(from).await.map_err(failed)?.e_tag;
+        let there = self.bucket.head(from).await.map_err(failed)?;
+        if there.size != size {
+            return fail(ErrorKind::Busy, CHANGED);
+        }
+        let version = there.e_tag;
         let mut upload = self.bucket.put_multipart_opts(to, Default::default()).await.map_err(failed)?;
         let copied = async {
             let mut start = 0;
@@ -239,6 +254,19 @@ enum Taken<'r> {
     /// It replaces this empty object, which reserves the name.
     Reserved(&'r Reservation),
     Refused,
+}
+
+const CHANGED: &str = "another client wrote to it during the rename";
+
+/// Stands for one version of one object. A rename keeps one for each of a directory's objects, so it is small.
+fn version(meta: &ObjectMeta) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    meta.location.as_ref().hash(&mut hasher);
+    match &meta.e_tag {
+        Some(tag) => tag.hash(&mut hasher),
+        None => (meta.last_modified.timestamp(), meta.size).hash(&mut hasher),
+    }
+    hasher.finish()
 }
 
 fn half_done(error: Error, state: &'static str) -> Error {
