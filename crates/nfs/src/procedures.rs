@@ -152,10 +152,11 @@ impl Export {
                 self.made(who, &path, &left).await
             }
             (Some(file), N3CreateHow::Unchecked(set), _) if !file.is_directory() => {
+                // The other settings are those of a new file.
                 if let Some(size) = size(set)? {
                     self.resize(who, &path, size).await?;
                 }
-                self.made(who, &path, set).await
+                self.made(who, &path, &NOTHING).await
             }
             (_, _, Some(verifier)) if self.writings.was_made_by(&path, verifier).await => {
                 self.made(who, &path, &NOTHING).await
@@ -246,7 +247,16 @@ impl Export {
         if shown {
             self.readings.forget_below(&path);
         }
-        let read_bytes = self.readings.read(who, &path, read.offset, length).await;
+        let written = self.writings.end(&path);
+        let mut read_bytes = self.readings.read(who, &path, read.offset, length).await;
+        let is_behind = |(data, _): &(Bytes, bool)| {
+            data.len() < length && written.is_some_and(|written| read.offset + (data.len() as u64) < written)
+        };
+        if read_bytes.as_ref().is_ok_and(is_behind) {
+            // The open reader is from before this server's latest writes.
+            self.readings.forget_below(&path);
+            read_bytes = self.readings.read(who, &path, read.offset, length).await;
+        }
         let (data, at_end) = read_bytes.map_err(Fault::of_object)?;
         // The file isn't at its end if this server has written bytes that readers don't see yet.
         let end = read.offset + data.len() as u64;

@@ -219,10 +219,11 @@ fn each_way_to_create_treats_an_existing_file_as_it_says() {
     let file = served.new_file("f");
     served.write(&file, 0, b"text", N3Stable::File).unwrap();
     assert_eq!(served.create("f", N3CreateHow::Guarded(NOTHING)), Err(N3Status::Exist));
-    let kept = N3CreateHow::Unchecked(N3Settings { mode: Some(0o600), ..NOTHING });
+    let before = served.attributes(&file).unwrap().mode;
+    let kept = N3CreateHow::Unchecked(N3Settings { mode: Some(0o666), ..NOTHING });
     assert_eq!(served.create("f", kept), Ok(file.clone()));
     let attributes = served.attributes(&file).unwrap();
-    assert_eq!((attributes.size, attributes.mode), (4, 0o600));
+    assert_eq!((attributes.size, attributes.mode), (4, before), "the mode is one for new files");
     let emptied = N3CreateHow::Unchecked(N3Settings { size: Some(0), ..NOTHING });
     assert_eq!(served.create("f", emptied), Ok(file.clone()));
     assert_eq!(served.attributes(&file).unwrap().size, 0);
