@@ -61,7 +61,7 @@ impl Schedule {
         if self.hosts[host].is_lost {
             return None;
         }
-        let input = self.own(host).or_else(|| self.of_others(host)).or_else(|| self.homeless.pop_front())?;
+        let input = self.own(host).or_else(|| self.of_others(host)).or_else(|| self.of_none(host))?;
         self.hosts[host].running.push(input);
         Some(Given { input, is_local: self.holds(host, input) })
     }
@@ -89,6 +89,12 @@ impl Schedule {
             }
         }
         None
+    }
+
+    /// An input that no host queues.
+    fn of_none(&mut self, host: usize) -> Option<usize> {
+        let at = self.homeless.iter().position(|input| self.avoided.get(input) != Some(&host))?;
+        self.homeless.remove(at)
     }
 
     /// Whether an input waits for a host.
@@ -119,6 +125,8 @@ impl Schedule {
         let Host { queue, running, waiting_bytes, is_lost } = &mut self.hosts[host];
         (*waiting_bytes, *is_lost) = (0, true);
         let (waiting, begun) = (std::mem::take(queue), std::mem::take(running));
+        // An input may have avoided another host because of this one.
+        self.avoided.clear();
         waiting.into_iter().for_each(|input| self.again(input, None));
         begun
     }

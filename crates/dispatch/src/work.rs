@@ -215,10 +215,14 @@ impl Work {
             // A duplicate still runs, and its exit decides.
             return vec![Act::Forget { host, input }];
         } else if again {
-            // Avoid this host if another ready host holds the input.
-            let other =
-                |other: &usize| *other != host && self.is_ready[*other] && self.schedule.holds(*other, input);
-            let has_other = (0..self.is_ready.len()).any(|host| other(&host));
+            // Avoid this host if another ready host holds the input, or if none does, and another is ready.
+            let ready = (0..self.is_ready.len()).filter(|ready| self.is_ready[*ready]);
+            let (mut holders, mut others) = (Vec::new(), false);
+            for ready in ready {
+                others |= ready != host;
+                holders.extend(self.schedule.holds(ready, input).then_some(ready));
+            }
+            let has_other = holders.iter().any(|holder| *holder != host) || (holders.is_empty() && others);
             self.repeat(input, has_other.then_some(host));
             return vec![Act::Forget { host, input }];
         }

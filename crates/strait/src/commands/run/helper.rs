@@ -254,8 +254,9 @@ async fn attempt(
                 tell(errors, |bytes| to.send(Frame::Error(id, bytes))),
             )
         };
-        let (fed, _, status) = tokio::join!(feed, told, child.wait());
-        fed.and(status)
+        let (fed, _) = tokio::join!(feed, told);
+        // Last, since the number of the process group is free after it. Until then, the group can be killed.
+        fed.and(child.wait().await)
     };
     let timeout = Duration::from_millis(job.timeout_ms);
     let status = tokio::select! {

@@ -153,8 +153,11 @@ impl Launch {
         if let Way::Ssh(_) = self.way {
             // No person can answer ssh's questions here. In batch mode, ssh rejects a host with an unknown
             // key.
-            let script = format!("exec sh -c {}", joblog::quoted(&script));
-            command.args(["-T", "-o", "BatchMode=yes", "--", host, &script]);
+            // The account's shell may be any: all take line breaks between single quotes.
+            let script = format!("exec sh -c '{}'", script.replace('\'', r"'\''"));
+            // A host that vanishes without a reset is noticed within a minute.
+            let options = ["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15"];
+            command.args(options).args(["--", host, &script]);
         } else {
             command.args(["--nodes=1", "--ntasks=1", "--unbuffered", "--job-name=strait-run"]);
             command.arg(format!("--nodelist={host}")).args(["sh", "-c", &script]);

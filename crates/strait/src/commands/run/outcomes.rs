@@ -53,6 +53,8 @@ struct Ended {
     /// The line of JSON before the output, if there is one.
     header: Option<String>,
     output: Spool,
+    /// Its line in the log.
+    entry: Option<String>,
 }
 
 /// A running command.
@@ -140,7 +142,7 @@ impl Outcomes {
         self.remote += usize::from(!attempt.is_local);
         self.progress.copied(usize::try_from(state.bytes).unwrap_or(usize::MAX));
         self.progress.done();
-        if let Some((path, log)) = &mut self.log {
+        let entry = self.log.is_some().then(|| {
             let runtime = attempt.began.elapsed().unwrap_or_default();
             let entry = Entry {
                 sequence: state.wanted.sequence,
@@ -154,13 +156,11 @@ impl Outcomes {
                 signal: exit.signal,
                 command: &state.title,
             };
-            // One write per line, so that only the last line can be incomplete.
-            log.write_all(format!("{entry}\n").as_bytes())
-                .map_err(|error| Failure::local(error, "write to", path))?;
-        }
+            format!("{entry}\n")
+        });
         let host = host.map(|(_, name)| name);
         let header = self.framed.then(|| header(&state.wanted, host, exit, attempt.output.bytes));
-        state.ended = Some(Ended { header, output: attempt.output });
+        state.ended = Some(Ended { header, output: attempt.output, entry });
         if self.unordered {
             return self.print(input);
         }
@@ -179,7 +179,14 @@ impl Outcomes {
         if let Some(header) = ended.header {
             writeln!(out, "{header}").map_err(Failure::output)?;
         }
-        ended.output.copy_to(&mut out, tag.as_deref()).map_err(Failure::output)
+        ended.output.copy_to(&mut out, tag.as_deref()).map_err(Failure::output)?;
+        // After the output: `--resume` leaves out what the log has. One write per line, so that only the last line
+        // can be incomplete.
+        if let (Some((path, log)), Some(entry)) = (&mut self.log, ended.entry) {
+            out.flush().map_err(Failure::output)?;
+            log.write_all(entry.as_bytes()).map_err(|error| Failure::local(error, "write to", path))?;
+        }
+        Ok(())
     }
 
     /// Returns the number of failed inputs. Warns if hosts read inputs from other hosts.
