@@ -253,10 +253,10 @@ impl Answer {
             Call::ReadRange(request) => self.with::<m::ReadRange>(v2::read_range(c, request, allowed).await),
 
             Call::CreateFile(request) => {
-                self.remembered::<m::CreateFile>(mutate::create_file(c, request).await)
+                self.remembered::<m::CreateFile>(mutate::create_file(c, request, held).await)
             }
             Call::AppendFile(request) => {
-                self.remembered::<m::AppendFile>(mutate::append_file(c, request).await)
+                self.remembered::<m::AppendFile>(mutate::append_file(c, request, held).await)
             }
             Call::AppendData(request) => {
                 self.remembered::<m::AppendData>(mutate::append_data(c, request, held).await)
@@ -264,24 +264,26 @@ impl Answer {
             Call::FlushFile(request) => self.with::<m::FlushFile>(
                 to_its_end(c, |c| async move { mutate::flush_file(&c, request).await }).await,
             ),
-            Call::CloseFile(request) => self.remembered::<m::CloseFile>(mutate::close_file(c, request).await),
+            Call::CloseFile(request) => {
+                self.remembered::<m::CloseFile>(mutate::close_file(c, request, held).await)
+            }
             Call::TruncateFile(request) => {
-                self.remembered::<m::TruncateFile>(mutate::truncate_file(c, request).await)
+                self.remembered::<m::TruncateFile>(mutate::truncate_file(c, request, held).await)
             }
             Call::MakeDirectories(request) => {
-                self.remembered::<m::MakeDirectories>(mutate::make_directories(c, request).await)
+                self.remembered::<m::MakeDirectories>(mutate::make_directories(c, request, held).await)
             }
             Call::RenamePath(request) => {
-                self.remembered::<m::RenamePath>(mutate::rename_path(c, request).await)
+                self.remembered::<m::RenamePath>(mutate::rename_path(c, request, held).await)
             }
             Call::RemovePath(request) => {
-                self.remembered::<m::RemovePath>(mutate::remove_path(c, request).await)
+                self.remembered::<m::RemovePath>(mutate::remove_path(c, request, held).await)
             }
             Call::SetAttributes(request) => {
-                self.remembered::<m::SetAttributes>(mutate::set_attributes(c, request).await)
+                self.remembered::<m::SetAttributes>(mutate::set_attributes(c, request, held).await)
             }
             Call::ConcatFiles(request) => {
-                self.remembered::<m::ConcatFiles>(mutate::concat_files(c, request).await)
+                self.remembered::<m::ConcatFiles>(mutate::concat_files(c, request, held).await)
             }
         }
     }

@@ -1,7 +1,15 @@
 //! Errors as clients get them: each service has its own exception.
 
-use strait_store::{Error, ErrorKind};
+use strait_store::{Error, ErrorKind, MAX_PATH_BYTES};
 use strait_wire::{DfsError, DfsServiceIOException, NoException};
+
+/// Most bytes of a message. It can have parts of the request, and its memory isn't counted.
+const MAX_MESSAGE_BYTES: usize = 4 * MAX_PATH_BYTES;
+
+fn bounded(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+    message
+}
 
 /// A Thrift exception made of a store's error.
 pub trait Exception {
@@ -19,7 +27,7 @@ impl Exception for DfsError {
         Self {
             code: Some(row.thrift),
             kind: Some(row.name.to_owned()),
-            message: Some(what),
+            message: Some(bounded(what)),
             path: Some(error.path().to_owned()).filter(|path| !path.is_empty()),
             retry_safe: Some(error.retry_safe()),
         }
@@ -28,7 +36,7 @@ impl Exception for DfsError {
 
 impl Exception for DfsServiceIOException {
     fn of(error: &Error) -> Self {
-        Self { message: Some(error.to_string()) }
+        Self { message: Some(bounded(error.to_string())) }
     }
 }
 

@@ -7,7 +7,9 @@ use crate::request::{Outgoing, Request};
 use crate::slow::Way;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::BoxFuture;
+use std::collections::VecDeque;
 use std::io;
+use std::time::Instant;
 use strait_wire::{
     ApplicationError, ApplicationErrorKind, Decoder, Encoded, Envelope, Protocol, Scan, Scanner, Sniff, Wire,
     sniff,
@@ -24,6 +26,8 @@ const TAIL_BYTES: usize = 16 << 10;
 /// Most bytes read beyond the known end of a large request. With fewer, small fields at its end would
 /// take a system call each; with more, its large buffer could hold the next request too.
 const OVERREAD_BYTES: usize = 1 << 10;
+/// Most arrivals that are remembered. With more, a request counts as arrived with later ones.
+const MOST_ARRIVALS: usize = 64;
 
 /// The receiving side of a connection.
 pub struct Input<R> {
@@ -49,6 +53,10 @@ pub struct Input<R> {
     reported_end: bool,
     /// Bytes received in all.
     pub received: u64,
+    /// The bytes of all requests that were passed on.
+    passed: u64,
+    /// When bytes arrived that no passed request has, each with the value of `received` after it.
+    arrivals: VecDeque<(u64, Instant)>,
 }
 
 /// The sender of a request.
@@ -96,6 +104,8 @@ impl<R: AsyncRead + Unpin> Input<R> {
             ended: false,
             reported_end: false,
             received: 0,
+            passed: 0,
+            arrivals: VecDeque::new(),
         }
     }
 
@@ -170,6 +180,12 @@ impl<R: AsyncRead + Unpin> Input<R> {
         let read = self.from.read_buf(&mut (&mut self.buffer).limit(most)).await?;
         self.ended = read == 0;
         self.received += read as u64;
+        if read > 0 {
+            if self.arrivals.len() == MOST_ARRIVALS {
+                self.arrivals.pop_back();
+            }
+            self.arrivals.push_back((self.received, Instant::now()));
+        }
         account.flow().moved(Way::In, read);
         Ok(read)
     }
@@ -285,6 +301,15 @@ impl<R: AsyncRead + Unpin> Input<R> {
         Received::Refused(protocol_error(wire, head, message))
     }
 
+    /// When the last of the next bytes arrived, which are a request that is passed on.
+    fn arrival(&mut self, bytes: usize) -> Instant {
+        self.passed += bytes as u64;
+        while self.arrivals.front().is_some_and(|(end, _)| *end < self.passed) {
+            self.arrivals.pop_front();
+        }
+        self.arrivals.front().map_or_else(Instant::now, |(_, instant)| *instant)
+    }
+
     /// A whole request, or a refusal, if the buffer has one.
     fn take_request(&mut self, account: &Account) -> Option<Received> {
         if self.buffer.is_empty() {
@@ -308,6 +333,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
             Ok(Scan::Complete { start, end }) => {
                 let message = self.buffer.split_to(end).freeze().slice(start..);
                 (self.scanner, self.needed, self.is_admitted) = (None, 0, false);
+                let arrived = self.arrival(end);
                 if self.buffer.is_empty() {
                     // The request keeps the allocation; the next gets its own.
                     self.buffer = BytesMut::new();
@@ -318,7 +344,7 @@ impl<R: AsyncRead + Unpin> Input<R> {
                 if self.memory.is_some() {
                     account.flow().holds(Way::In, account.holder(), 0);
                 }
-                Some(Received::Request(Request::parse(wire, message, self.memory.take())))
+                Some(Received::Request(Request::parse(wire, message, self.memory.take(), arrived)))
             }
             Err(error) => Some(self.refusal(wire, error.to_string())),
         }

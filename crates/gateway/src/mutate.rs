@@ -20,8 +20,8 @@ use std::future::Future;
 use std::sync::Arc;
 use strait_store::work;
 use strait_store::{
-    CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, MAX_CONCAT_SOURCES, Result, SetAttributes,
-    StorePath, fail,
+    CreateOptions, Error, ErrorKind, FileSystemExt, FileWriter, MAX_CONCAT_SOURCES, MAX_NAME_BYTES,
+    MAX_PATH_BYTES, Result, SetAttributes, StorePath, fail,
 };
 use strait_wire as wire;
 use strait_wire::DfsError;
@@ -55,15 +55,16 @@ struct Asked {
     /// The mutation's place among the changes that run in the store. None for a retry whose first
     /// attempt still has its place, or has finished.
     place: Option<Grant>,
+    /// The memory of the request's bytes. The mutation has it until its end, even if the client leaves.
+    held: Option<Permit>,
 }
 
 impl Asked {
     fn new(
         context: &Context,
-        session: &Option<wire::Secret>,
-        id: &Option<Bytes>,
-        is_retry: Option<bool>,
+        (session, id, is_retry): (&Option<wire::Secret>, &Option<Bytes>, Option<bool>),
         twice: Twice<'_>,
+        held: Option<Permit>,
     ) -> Answer<Self> {
         let mut doubtful = None;
         let read = || {
@@ -77,7 +78,9 @@ impl Asked {
             let found = id.and_then(|id| caller.session.mutations.find(&id));
             let lost_track = is_retry.unwrap_or(false) && found.is_none();
             if let (true, Twice::Harmful(paths)) = (lost_track, twice) {
-                let named: Vec<&str> = paths.iter().filter_map(|path| path.as_deref()).collect();
+                // A longer path is refused later.
+                let cut = |path: &'_ str| path[..path.floor_char_boundary(MAX_PATH_BYTES)].to_owned();
+                let named: Vec<String> = paths.iter().filter_map(|path| path.as_deref().map(cut)).collect();
                 doubtful = Some(match named.is_empty() {
                     true => "the end of the file".to_owned(),
                     false => named.join(" and "),
@@ -92,7 +95,8 @@ impl Asked {
                     Some(caller.session.begin_change()?)
                 }
             };
-            Ok(Self { caller, id, found, lost_track, doubtful: doubtful.clone(), keep: Keep::Answer, place })
+            let (doubtful, keep) = (doubtful.clone(), Keep::Answer);
+            Ok(Self { caller, id, found, lost_track, doubtful, keep, place, held })
         };
         read().map_err(|error: Error| DfsError::of(&certain(error, doubtful.as_deref())))
     }
@@ -103,11 +107,11 @@ impl Asked {
         method: &'static str,
         mutation: impl Future<Output = Result<Outcome>> + Send + 'static,
     ) -> impl Future<Output = Answer<Outcome>> {
-        let Self { caller, id, found, doubtful, keep, place, .. } = self;
+        let Self { caller, id, found, doubtful, keep, place, held, .. } = self;
         // On the heap, as in `turns::to_its_end`.
         let mutation = Box::pin(mutation);
         let ended = turns::to_its_end(async move {
-            let _place = place;
+            let _kept = (place, held);
             let mutation = async {
                 let done = mutation.await;
                 done.map_err(|error| DfsError::of(&certain(error, doubtful.as_deref())))
@@ -221,9 +225,11 @@ fn add_writer(
 pub async fn create_file(
     context: &Context,
     request: wire::CreateFileRequest,
+    held: Option<Permit>,
 ) -> Answer<wire::OpenWriterReply> {
     let changes = Twice::Harmful(&[&request.path]);
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let asked =
+        Asked::new(context, (&request.session, &request.request_id, request.is_retry), changes, held)?;
     let (path, mut options) = arguments(|| {
         let block_size = request.block_size.map(|size| unsigned(size, "block_size")).transpose()?;
         let options = CreateOptions {
@@ -258,9 +264,14 @@ pub async fn create_file(
 pub async fn append_file(
     context: &Context,
     request: wire::AppendFileRequest,
+    held: Option<Permit>,
 ) -> Answer<wire::OpenWriterReply> {
-    let asked =
-        Asked::new(context, &request.session, &request.request_id, request.is_retry, Twice::Harmless)?;
+    let asked = Asked::new(
+        context,
+        (&request.session, &request.request_id, request.is_retry),
+        Twice::Harmless,
+        held,
+    )?;
     let path = arguments(|| path(request.path))?;
     let caller = asked.caller.clone();
     let append = async move {
@@ -271,8 +282,6 @@ pub async fn append_file(
     open_writer_reply(asked.once("appendFile", append).await?)
 }
 
-/// `held` is the memory of the request's bytes. It is released once they are in the store, even if
-/// the client leaves.
 pub async fn append_data(
     context: &Context,
     request: wire::AppendDataRequest,
@@ -282,7 +291,7 @@ pub async fn append_data(
     // answer needn't be remembered, and doesn't displace others.
     let told_by_offset = request.expected_offset.is_some();
     let twice = if told_by_offset { Twice::Harmless } else { Twice::Harmful(&[]) };
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, twice)?;
+    let asked = Asked::new(context, (&request.session, &request.request_id, request.is_retry), twice, held)?;
     let asked = Asked { keep: if told_by_offset { Keep::UnderWay } else { Keep::Answer }, ..asked };
     let (file, expected, data) = arguments(|| {
         let file = asked.caller.session.handles.file(required(request.handle, "handle")?)?;
@@ -294,7 +303,6 @@ pub async fn append_data(
     })?;
     let (is_retry, lost_track) = (request.is_retry.unwrap_or(false), asked.lost_track);
     let append = async move {
-        let _held = held;
         let refuse =
             |message: String| Err(Error::new(ErrorKind::InvalidArgument, message).at("append", &file.path));
         let Some(writer) = &file.writer else {
@@ -345,10 +353,18 @@ pub async fn flush_file(context: &Context, request: wire::FlushFileRequest) -> R
     Ok(wire::FlushFileReply { position: Some(signed(writer.position())), replicas: count(replicas) })
 }
 
-pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> Answer<wire::CloseFileReply> {
+pub async fn close_file(
+    context: &Context,
+    request: wire::CloseFileRequest,
+    held: Option<Permit>,
+) -> Answer<wire::CloseFileReply> {
     // Once the file is closed, its handle is gone. So a second execution closes nothing.
-    let asked =
-        Asked::new(context, &request.session, &request.request_id, request.is_retry, Twice::Harmless)?;
+    let asked = Asked::new(
+        context,
+        (&request.session, &request.request_id, request.is_retry),
+        Twice::Harmless,
+        held,
+    )?;
     let handle = arguments(|| required(request.handle, "handle"))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let abandons = request.abandon.unwrap_or(false);
@@ -375,7 +391,8 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
         let closed = file.close().await;
         // If the file is still open for writing, its handle stays, so that the client can close it again.
         if !file.is_written().await {
-            caller.session.handles.remove(handle)?;
+            // The end of the session may have removed it in the meantime.
+            let _ = caller.session.handles.remove(handle);
         }
         let Closed { length, replicas } = closed?;
         Ok(Outcome::Closed { length: signed(length), replicas })
@@ -391,9 +408,11 @@ pub async fn close_file(context: &Context, request: wire::CloseFileRequest) -> A
 pub async fn truncate_file(
     context: &Context,
     request: wire::TruncateFileRequest,
+    held: Option<Permit>,
 ) -> Answer<wire::MutationReply> {
     let changes = Twice::Harmful(&[&request.path]);
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let asked =
+        Asked::new(context, (&request.session, &request.request_id, request.is_retry), changes, held)?;
     let (path, length) =
         arguments(|| Ok((path(request.path)?, unsigned(required(request.length, "length")?, "length")?)))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
@@ -431,9 +450,11 @@ async fn truncated(caller: &Caller, path: &StorePath, length: u64) -> Result<Out
 pub async fn concat_files(
     context: &Context,
     request: wire::ConcatFilesRequest,
+    held: Option<Permit>,
 ) -> Answer<wire::MutationReply> {
     let changes = Twice::Harmful(&[&request.path]);
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let asked =
+        Asked::new(context, (&request.session, &request.request_id, request.is_retry), changes, held)?;
     let (target, sources) = arguments(|| {
         let sources = request.sources.unwrap_or_default();
         // Checked here, since a retry looks at each source before the store could refuse their number.
@@ -472,10 +493,12 @@ async fn concatenated(caller: &Caller, target: &StorePath, sources: &[StorePath]
 pub async fn make_directories(
     context: &Context,
     request: wire::MakeDirectoriesRequest,
+    held: Option<Permit>,
 ) -> Answer<wire::MutationReply> {
     // It may make the directory again after others removed it, which destroys nothing.
     let changes = Twice::Harmful(&[&request.path]);
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let asked =
+        Asked::new(context, (&request.session, &request.request_id, request.is_retry), changes, held)?;
     let (path, permission) = arguments(|| Ok((path(request.path)?, permission(request.permission)?)))?;
     let caller = asked.caller.clone();
     let make =
@@ -483,9 +506,14 @@ pub async fn make_directories(
     mutation_reply(asked.once("makeDirectories", make).await?)
 }
 
-pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) -> Answer<wire::MutationReply> {
+pub async fn rename_path(
+    context: &Context,
+    request: wire::RenamePathRequest,
+    held: Option<Permit>,
+) -> Answer<wire::MutationReply> {
     let changes = Twice::Harmful(&[&request.source, &request.target]);
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let asked =
+        Asked::new(context, (&request.session, &request.request_id, request.is_retry), changes, held)?;
     let (from, to) = arguments(|| Ok((path(request.source)?, path(request.target)?)))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let replace = request.replace.unwrap_or(false);
@@ -506,9 +534,14 @@ pub async fn rename_path(context: &Context, request: wire::RenamePathRequest) ->
     mutation_reply(asked.once("renamePath", rename).await?)
 }
 
-pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) -> Answer<wire::MutationReply> {
+pub async fn remove_path(
+    context: &Context,
+    request: wire::RemovePathRequest,
+    held: Option<Permit>,
+) -> Answer<wire::MutationReply> {
     let changes = Twice::Harmful(&[&request.path]);
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let asked =
+        Asked::new(context, (&request.session, &request.request_id, request.is_retry), changes, held)?;
     let path = arguments(|| path(request.path))?;
     let (caller, lost_track) = (asked.caller.clone(), asked.lost_track);
     let recursive = request.recursive.unwrap_or(false);
@@ -529,10 +562,18 @@ pub async fn remove_path(context: &Context, request: wire::RemovePathRequest) ->
 pub async fn set_attributes(
     context: &Context,
     request: wire::SetAttributesRequest,
+    held: Option<Permit>,
 ) -> Answer<wire::MutationReply> {
     let changes = Twice::Harmful(&[&request.path]);
-    let asked = Asked::new(context, &request.session, &request.request_id, request.is_retry, changes)?;
+    let asked =
+        Asked::new(context, (&request.session, &request.request_id, request.is_retry), changes, held)?;
     let (path, set) = arguments(|| {
+        for name in [&request.owner, &request.group].into_iter().flatten() {
+            if name.len() > MAX_NAME_BYTES {
+                let message = format!("a name of a user or group has at most {MAX_NAME_BYTES} bytes");
+                return fail(ErrorKind::InvalidArgument, message);
+            }
+        }
         let set = SetAttributes {
             permission: permission(request.permission)?,
             owner: request.owner,

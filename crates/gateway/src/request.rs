@@ -50,8 +50,8 @@ pub enum Body {
 }
 
 impl Request {
-    /// Reads a whole message.
-    pub fn parse(wire: Wire, message: Bytes, memory: Option<Permit>) -> Self {
+    /// Reads a whole message. The time of its deadline began when it `arrived`.
+    pub fn parse(wire: Wire, message: Bytes, memory: Option<Permit>, arrived: Instant) -> Self {
         let refuse =
             |kind, message: String, last| Body::Refused { error: ApplicationError { kind, message }, last };
         let mut from = Decoder::new(wire.protocol, message).with_most_elements(MOST_ELEMENTS);
@@ -80,7 +80,7 @@ impl Request {
         let operation = Call::METHODS.iter().position(|method| *method == name);
         let name = operation.map_or(Cow::Owned(name), |at| Cow::Borrowed(Call::METHODS[at]));
         let deadline = match &body {
-            Body::Call(call) => call.deadline_ms().map(after_ms),
+            Body::Call(call) => call.deadline_ms().map(|ms| arrived + time_of(ms)),
             Body::Refused { .. } => None,
         };
         Self { wire, name, operation, sequence, body, memory, deadline }
@@ -129,9 +129,9 @@ impl Request {
     }
 }
 
-/// The instant that is this many milliseconds from now; now, if the number is negative.
-fn after_ms(ms: i32) -> Instant {
-    Instant::now() + Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+/// This many milliseconds; none, if the number is negative.
+fn time_of(ms: i32) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
 /// A change's request id, if it has one. None for other calls.
@@ -209,7 +209,9 @@ mod tests {
         let logged = |path: &str| {
             let request = OpenFileRequest { path: Some(path.to_owned()), ..Default::default() };
             let message = <methods::OpenFile as strait_wire::Method>::call(wire, 1, &request.into());
-            let Body::Call(call) = Request::parse(wire, message.to_bytes(), None).body else { panic!() };
+            let Body::Call(call) = Request::parse(wire, message.to_bytes(), None, Instant::now()).body else {
+                panic!()
+            };
             path_of(&call).unwrap()
         };
         assert_eq!(logged("/a\nb"), "/a\nb");

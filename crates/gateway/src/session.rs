@@ -168,6 +168,11 @@ impl Session {
         matches!(self.identity(), Identity::User(login) if login.user == user)
     }
 
+    /// Whether its login was lent.
+    pub fn is_lent(&self) -> bool {
+        matches!(self.identity(), Identity::User(login) if login.lender.is_some())
+    }
+
     /// Whether another user than this one is logged in to it.
     pub fn is_of_another(&self, user: &str) -> bool {
         matches!(self.identity(), Identity::User(login) if login.user != user)

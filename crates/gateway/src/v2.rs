@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::errors::{required, signed, unsigned};
 use crate::handles::{Handle, Listing, OpenFile, cursor, spent};
 use crate::listings::{MidPage, Unfinished};
-use crate::session::Identity;
+use crate::session::{Identity, Session};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -80,7 +80,11 @@ pub async fn open_session(
             let store = sessions.store(asked)?;
             let login = context.log_in(user.as_bytes(), &password.0).await?;
             let earlier = token.and_then(|token| sessions.by_token(&token.0, &context.peer).ok());
-            match earlier.filter(|session| session.is_of(&user) && session.store.name == store.name) {
+            // A lent session stays lent, whatever its holder knows.
+            let is_own = |session: &Arc<Session>| {
+                session.is_of(&user) && !session.is_lent() && session.store.name == store.name
+            };
+            match earlier.filter(is_own) {
                 Some(session) => {
                     // The session lasts as long as this login, not as the one before.
                     session.set_identity(Identity::User(login));

@@ -4,6 +4,7 @@ use crate::common::gated::{Gated, SLOWLY_CREATED, SLOWLY_LISTED, SLOWLY_OPENED};
 use crate::common::*;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use strait_client::{Options, StraitStore};
 use strait_testkit::wait::eventually;
 use strait_wire::*;
@@ -146,6 +147,34 @@ fn a_change_whose_turn_comes_after_its_deadline_is_not_begun() {
 }
 
 /// A gateway in front of another. The runtime serves its connections to that one.
+#[test]
+fn a_request_that_waits_behind_others_of_its_connection_is_not_begun_after_its_deadline() {
+    let (store, gate) = Gated::new();
+    let served = serve_store(store, |_| {});
+    let mut client = served.session();
+    put(&mut client, SLOWLY_OPENED, b"data");
+    gate.shut();
+    client.send::<methods::OpenFile>(&open_slowly(i32::MAX).into());
+    let make = |path: &str, deadline_ms| MakeDirectoriesRequest {
+        path: Some(path.to_owned()),
+        deadline_ms,
+        ..Default::default()
+    };
+    // The gateway reads one request ahead, and keeps the bytes of the others.
+    client.send::<methods::MakeDirectories>(&make("/a", None).into());
+    client.send::<methods::MakeDirectories>(&make("/b", Some(BRIEF_MS)).into());
+    gate.await_waiting(1);
+    let sent = Instant::now();
+    eventually("its deadline", || sent.elapsed() > Duration::from_millis(2 * BRIEF_MS as u64));
+    gate.open();
+    assert!(matches!(client.receive::<methods::OpenFile>(), Reply::Success(_)));
+    assert!(matches!(client.receive::<methods::MakeDirectories>(), Reply::Success(_)));
+    let Reply::Exception(late) = client.receive::<methods::MakeDirectories>() else {
+        panic!("it was executed")
+    };
+    assert_eq!(late.kind.as_deref(), Some("TimedOut"));
+}
+
 fn in_front_of(behind: &Served) -> (Served, tokio::runtime::Runtime) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let address = behind.address.to_string();

@@ -15,6 +15,7 @@ use hyper::{Method, Response, StatusCode};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
+use std::time::Instant;
 use strait_store::ErrorKind;
 use strait_wire::{ApplicationError, ApplicationErrorKind, Protocol, Sniff, Wire, sniff};
 use tokio::time::timeout;
@@ -71,7 +72,7 @@ impl Front {
             (Err(refusal), None) => return Err(refusal),
         };
         let wire = Wire { protocol, framed: false };
-        let request = Message::parse(wire, message, memory);
+        let request = Message::parse(wire, message, memory, Instant::now());
         let is_bad = matches!(
             &request.body,
             Asked::Refused { error, .. } if error.kind != ApplicationErrorKind::UnknownMethod
