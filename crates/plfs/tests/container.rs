@@ -279,7 +279,9 @@ async fn a_mark_that_is_still_empty_is_waited_for() {
     write("").await;
     let open = || Container::open(scene.fs.clone(), &scene.who, &scene.path);
     let complete = async {
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
         write("strait-plfs 2 000102030405060708090a0b0c0d0e0f\n").await;
     };
     let (opened, ()) = futures::join!(open(), complete);
