@@ -304,10 +304,15 @@ static bool try_again(int *tries) {
     return true;
 }
 
-/* Makes a directory, or finds one there. 0, or -1 with errno. */
-static int make_directory(glfs_t *volume, const char *full, mode_t mode) {
+/* Makes a directory, or finds one there. Sets `is_ours` once this call or an earlier one has made it. 0, or -1 with
+ * errno. */
+static int make_directory(glfs_t *volume, const char *full, mode_t mode, bool *is_ours) {
     errno = 0;
-    if (glfs_mkdir(volume, full, mode) == 0) return glfs_chmod(volume, full, mode);
+    *is_ours = *is_ours || glfs_mkdir(volume, full, mode) == 0;
+    if (*is_ours) {
+        errno = 0;
+        return glfs_chmod(volume, full, mode);
+    }
     if (errno != EEXIST) return -1;
     struct stat found;
     errno = 0;
@@ -547,9 +552,10 @@ static int32_t make_directories(void *opened, const strait_caller *caller, const
     const char *begin = full + strlen(((store *)opened)->root);
     mode_t mode = permission < 0 ? 0755 : (mode_t)permission;
     int made, tries = 0;
+    bool is_ours = false;
     do {
         made = make_parents(volume, full, begin);
-        if (made == 0) made = make_directory(volume, full, mode);
+        if (made == 0) made = make_directory(volume, full, mode, &is_ours);
     } while (made != 0 && try_again(&tries));
     return made == 0 ? STRAIT_OK : failed(error);
 }
