@@ -6,6 +6,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strait_client::{Options, StraitStore};
+use strait_testkit::sockets::is_all_read;
 use strait_testkit::wait::eventually;
 use strait_wire::*;
 
@@ -146,7 +147,6 @@ fn a_change_whose_turn_comes_after_its_deadline_is_not_begun() {
     assert_eq!(kind(client.v2::<methods::GetFileInfo>(stat)), "NotFound");
 }
 
-/// A gateway in front of another. The runtime serves its connections to that one.
 #[test]
 fn a_request_that_waits_behind_others_of_its_connection_is_not_begun_after_its_deadline() {
     let (store, gate) = Gated::new();
@@ -164,6 +164,7 @@ fn a_request_that_waits_behind_others_of_its_connection_is_not_begun_after_its_d
     client.send::<methods::MakeDirectories>(&make("/a", None).into());
     client.send::<methods::MakeDirectories>(&make("/b", Some(BRIEF_MS)).into());
     gate.await_waiting(1);
+    eventually("the gateway has read all", || is_all_read(&client.stream));
     let sent = Instant::now();
     eventually("its deadline", || sent.elapsed() > Duration::from_millis(2 * BRIEF_MS as u64));
     gate.open();
@@ -175,6 +176,7 @@ fn a_request_that_waits_behind_others_of_its_connection_is_not_begun_after_its_d
     assert_eq!(late.kind.as_deref(), Some("TimedOut"));
 }
 
+/// A gateway in front of another. The runtime serves its connections to that one.
 fn in_front_of(behind: &Served) -> (Served, tokio::runtime::Runtime) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let address = behind.address.to_string();

@@ -67,7 +67,7 @@ pub async fn rename(
     replace: bool,
     removed: &mut bool,
 ) -> strait_store::Result<()> {
-    if from == to {
+    if from == to && replace {
         return files.stat(who, from).await.map(drop);
     }
     if !replace || files.capabilities().rename_replace {

@@ -12,13 +12,14 @@ use strait_store::{
     CreateOptions, Error, ErrorKind, FileReader, FileSystem, FileSystemExt, Principal, Result, StorePath,
     fail,
 };
+use tokio::time::{Instant, sleep};
 
 /// First bytes of a container's mark. The format and the container's id follow, in hexadecimal digits.
 const MARK: &str = "strait-plfs ";
 const MARK_BYTES: usize = MARK.len() + 2 + 32 + 1;
 /// A store that shows only closed files may reserve a new name by an empty file. While a mark is empty, `open`
-/// looks again after each pause, this many times.
-const EMPTY_LOOKS: u32 = 60;
+/// looks again after each pause, for this time in all.
+const EMPTY_PATIENCE: Duration = Duration::from_secs(3);
 const EMPTY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The format of a container.
@@ -205,19 +206,20 @@ impl Container {
     pub async fn open(fs: Arc<dyn FileSystem>, who: &Principal, path: &StorePath) -> Result<Self> {
         let failed = |error: Error| error.at("open", path);
         let layout = Layout::new(path.clone());
-        let (mut is_there, mut empty) = (false, 0);
+        let (mut is_there, mut empty_until) = (false, None);
         let reserves = Parted::is_needed(&fs.capabilities());
         let ((reader, mark), attributes) = loop {
             let look =
                 join!(read_mark(fs.as_ref(), who, &layout), async { fs.stat(who, &layout.mark()?).await });
             match look {
                 (Ok((_, mark)), Ok(_)) if reserves && mark.is_empty() => {
-                    if empty == EMPTY_LOOKS {
-                        let message = "its creation hasn't ended; if its creator was killed, remove it";
+                    let until = *empty_until.get_or_insert_with(|| Instant::now() + EMPTY_PATIENCE);
+                    if Instant::now() >= until {
+                        let message = "its creation hasn't ended; if its creator was killed, remove it by \
+                                       `strait rm -r`";
                         return fail(ErrorKind::Busy, message).map_err(failed);
                     }
-                    empty += 1;
-                    tokio::time::sleep(EMPTY_PAUSE).await;
+                    sleep(EMPTY_PAUSE).await;
                 }
                 (Ok(read), Ok(attributes)) => break (read, attributes),
                 (Err(error), _) | (_, Err(error))

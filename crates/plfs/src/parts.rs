@@ -21,6 +21,7 @@ use strait_store::{
     Capabilities, CreateOptions, Error, ErrorKind, FileReader, FileStatus, FileSystem, FileWriter, Principal,
     Result, SetAttributes, StorePath, fail,
 };
+use tokio::sync::Semaphore;
 
 /// Digits of a part's number.
 const DIGITS: usize = 8;
@@ -28,7 +29,7 @@ const DIGITS: usize = 8;
 const MAX_PART_BYTES: u64 = 64 << 30;
 /// Readers of one log's parts that are kept open. Each may read ahead.
 const MOST_OPEN: usize = 2;
-/// Concurrent reads of parts for one read of the log. After many syncs, an index log has many small parts.
+/// Concurrent reads of parts by one container's readers. After many syncs, an index log has many small parts.
 const AT_ONCE: usize = 16;
 
 /// A store of containers whose logs have parts.
@@ -37,6 +38,8 @@ pub(crate) struct Parted {
     store: Arc<dyn FileSystem>,
     /// The lengths of each log's parts, as listed last.
     listed: Arc<Mutex<HashMap<StorePath, Vec<u64>>>>,
+    /// The turns of reads of parts.
+    turns: Arc<Semaphore>,
 }
 
 impl Parted {
@@ -47,7 +50,7 @@ impl Parted {
 
     /// Puts the parts of `store` together.
     pub fn new(store: Arc<dyn FileSystem>) -> Self {
-        Self { store, listed: Arc::default() }
+        Self { store, listed: Arc::default(), turns: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     fn listed(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<u64>>> {
@@ -183,7 +186,7 @@ impl FileSystem for Parted {
         if lengths.len() < 2 {
             return self.store.open(who, path).await;
         }
-        Ok(Box::new(PartedReader::new(self.store.clone(), who.clone(), path.clone(), &lengths)))
+        Ok(Box::new(PartedReader::new(self.clone(), who.clone(), path.clone(), &lengths)))
     }
 
     async fn create(
@@ -296,7 +299,7 @@ impl FileWriter for PartedWriter {
 
 /// Reads the parts of a log as one file.
 struct PartedReader {
-    store: Arc<dyn FileSystem>,
+    parted: Parted,
     who: Principal,
     log: StorePath,
     /// The end of each part in the log.
@@ -306,12 +309,12 @@ struct PartedReader {
 }
 
 impl PartedReader {
-    fn new(store: Arc<dyn FileSystem>, who: Principal, log: StorePath, lengths: &[u64]) -> Self {
+    fn new(parted: Parted, who: Principal, log: StorePath, lengths: &[u64]) -> Self {
         let ends = lengths.iter().scan(0, |end, length| {
             *end = u64::saturating_add(*end, *length);
             Some(*end)
         });
-        Self { store, who, log, ends: ends.collect(), open: Mutex::default() }
+        Self { parted, who, log, ends: ends.collect(), open: Mutex::default() }
     }
 
     /// Offset of a part's first byte in the log.
@@ -322,6 +325,8 @@ impl PartedReader {
     /// A range of the log that lies in one part.
     async fn read_part(&self, number: usize, range: Range<u64>) -> Result<Bytes> {
         let wanted = (range.end - range.start) as usize;
+        // It is never closed.
+        let _turn = self.parted.turns.acquire().await;
         let piece = self.part(number).await?.read_at(range.start - self.begin(number), wanted).await?;
         if piece.len() < wanted {
             return fail(ErrorKind::Corrupt, "it is shorter than it was listed")
@@ -336,7 +341,7 @@ impl PartedReader {
             return Ok(reader.clone());
         }
         let path = part(&self.log, number)?;
-        let reader: Arc<dyn FileReader> = self.store.open(&self.who, &path).await?.into();
+        let reader: Arc<dyn FileReader> = self.parted.store.open(&self.who, &path).await?.into();
         // The caller plans its own reads ahead.
         reader.stop_reading_ahead();
         if reader.length() != self.ends[number] - self.begin(number) {

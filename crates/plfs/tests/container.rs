@@ -289,7 +289,7 @@ async fn a_mark_that_is_still_empty_is_waited_for() {
     write("").await;
     let error = open().await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(error.message().contains("remove it"), "{error}");
+    assert!(error.message().contains("remove it by"), "{error}");
 }
 
 /// A directory lists its entries in no order.

@@ -135,7 +135,8 @@ fn s3(name: &str, options: &Options, connector: Connector) -> Result<object_stor
             builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(own)));
         }
         None if options.profile.is_some() && !options.unsigned => {
-            let message = "the profile has no keys (aws_access_key_id and aws_secret_access_key)";
+            let message = "the profile has no keys; for those of the environment or the instance's role, omit \
+                           --profile, and give --region and --endpoint-url";
             return fail(ErrorKind::Unauthenticated, message);
         }
         None => {}
