@@ -97,9 +97,9 @@ impl Schedule {
         self.homeless.remove(at)
     }
 
-    /// Whether an input waits for a host.
-    pub fn has_waiting(&self) -> bool {
-        !self.homeless.is_empty() || self.hosts.iter().any(|host| !host.queue.is_empty())
+    /// Whether an input is queued at a host.
+    pub fn has_queued(&self) -> bool {
+        self.hosts.iter().any(|host| !host.queue.is_empty())
     }
 
     /// Records that the host starts this input, which already runs on another host.
@@ -182,9 +182,9 @@ mod tests {
         schedule.done(1, 0);
         schedule.done(1, 1);
         schedule.again(1, Some(1));
-        assert!(schedule.has_waiting());
+        assert!(schedule.has_queued());
         assert_eq!(schedule.next(1), Some(Given { input: 1, is_local: true }), "no other host holds it");
-        assert!(!schedule.has_waiting() && schedule.has_hosts());
+        assert!(!schedule.has_queued() && schedule.has_hosts());
         schedule.lost(1);
         assert!(!schedule.has_hosts());
     }

@@ -142,7 +142,7 @@ impl Work {
                 }
             }
         }
-        if self.policy.duplicates && !self.schedule.has_waiting() {
+        if self.policy.duplicates && !self.schedule.has_queued() {
             self.duplicate(now, &mut acts);
         }
         acts

@@ -153,7 +153,7 @@ impl Launch {
         if let Way::Ssh(_) = self.way {
             // No person can answer ssh's questions here. In batch mode, ssh rejects a host with an unknown
             // key.
-            // The account's shell may be any: all take line breaks between single quotes.
+            // The account's shell may be any but csh: others take line breaks between single quotes.
             let script = format!("exec sh -c '{}'", script.replace('\'', r"'\''"));
             // A host that vanishes without a reset is noticed within a minute.
             let options = ["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15"];
