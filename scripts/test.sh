@@ -96,7 +96,7 @@ glusterfs() {
         contract::file_store_keeps_the_contract_on_a_network contract::a_file_of_a_network network::
 }
 
-# What the step for C++ needs. With sanitizers: `make test-heavy` builds it as users do. Without optimization it
+# The needs of the step for C++. With sanitizers: `make test-heavy` builds it as users do. Without optimization it
 # compiles in half the time, and the tests mostly wait. At the lowest priority, since the tests beside
 # it have time limits.
 cpp_build() {
@@ -152,7 +152,7 @@ largest() {
     sort -rn | awk 'NR <= 10'
 }
 
-# What each failed test of Rust printed, shortened, and pytest's line of each. The whole output is long, and
+# The output of each failed test of Rust, shortened, and pytest's line of each. The whole output is long, and
 # may be cut where others read it.
 failures() {
     awk '

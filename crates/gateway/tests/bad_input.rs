@@ -204,7 +204,7 @@ fn a_list_of_many_empty_names_is_refused_before_it_takes_memory() {
     };
     assert_eq!(error.kind, ApplicationErrorKind::ProtocolError);
     assert!(error.message.contains("5000 elements"), "{}", error.message);
-    // Fewer are told the limit of the call.
+    // A list below that limit, but above the call's own, gets an error that names the call's limit.
     let refusal = client.v2::<methods::ConcatFiles>(request(1_001)).unwrap_err();
     assert!(refusal.message.unwrap().contains("1 to 1000 source files"));
 }

@@ -159,7 +159,7 @@ fn a_lent_login_ends_in_time_or_with_its_session_and_the_lenders_goes_on() {
     }
     look(&mut door.resume(&alice).unwrap()).unwrap();
 
-    // What a session has lent ends with it, too, at once or at the next check.
+    // If a session ends, the sessions that it has lent end, too: at once or at the next check.
     let own = door.login("alice", "first").unwrap().token;
     let borrowed = lend(&own, i64::MAX, None).unwrap();
     let mut borrower = door.resume(&borrowed.token).unwrap();

@@ -128,7 +128,7 @@ impl ObjectStore {
         }
         let removed = async {
             self.keep_parent(from).await?;
-            // What other clients have written since stays.
+            // Keep the files that other clients have written since.
             match self.remove_tree(from, |meta| copied_versions.contains(&version(meta))).await? {
                 true => Ok(()),
                 false => fail(ErrorKind::Busy, CHANGED),

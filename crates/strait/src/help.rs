@@ -70,7 +70,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Logins, and other things", &["logout", "passwd", "malgen", "completion", "help"]),
 ];
 
-/// What does the work of commands that `hdfs dfs` and other tools have.
+/// Commands of `hdfs dfs` and other tools that Strait lacks, each with the way to do its work.
 const INSTEAD: [(&str, &str); 17] = [
     ("appendToFile", "a mount, or a program with a client library, appends"),
     ("chgrp", "strait chown :GROUP URI"),

@@ -108,7 +108,7 @@ async fn a_pipe_under_a_files_name_stops_no_writer_of_the_reference() {
     assert_eq!(created.expect("it returns").map(drop).unwrap_err().kind(), ErrorKind::AlreadyExists);
 }
 
-/// Also names that the plugin doesn't list. What a link names stays.
+/// This includes names that the plugin doesn't list. It removes links, but not their targets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tree_is_removed_by_a_call_for_each_entry() {
     let dir = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ pub struct Inflow<'a> {
     fresh: u64,
     /// Bytes received beyond the previous piece.
     over: Bytes,
-    /// What ended the body after the bytes of the previous piece.
+    /// Why the body ended early, after the bytes of the previous piece.
     broken: Option<Refusal>,
 }
 

@@ -29,7 +29,7 @@ struct Usage {
     how: Du,
 }
 
-/// What a tree holds.
+/// The contents of a tree.
 #[derive(Default)]
 struct Sum {
     bytes: u64,
